@@ -1,1 +1,22 @@
 """Plain, slow versions of hot functions: the first oracle of each. Ten lines a function, no cleverness."""
+
+
+def nearest_labels(train, labels, query, k):
+    """Labels of the k training rows of largest cosine with the query, nearest first."""
+    cosines = [float(row @ query) / float((row @ row) ** 0.5 * (query @ query) ** 0.5) for row in train]
+    order = sorted(range(len(train)), key=lambda i: -cosines[i])[:k]
+    return [labels[i] for i in order]
+
+
+def knn_label(train, labels, query, k, temperature):
+    """The label of the largest sum of exp(cosine / temperature) over the k nearest."""
+    votes = {}
+    for label, row in zip(nearest_labels(train, labels, query, k), nearest_rows(train, query, k), strict=True):
+        cosine = float(row @ query) / float((row @ row) ** 0.5 * (query @ query) ** 0.5)
+        votes[label] = votes.get(label, 0.0) + 2.718281828459045 ** (cosine / temperature)
+    return max(sorted(votes), key=votes.get)
+
+
+def nearest_rows(train, query, k):
+    """The k training rows of largest cosine with the query, nearest first."""
+    return nearest_labels(train, train, query, k)
