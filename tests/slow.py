@@ -1,5 +1,7 @@
 """Plain, slow versions of hot functions: the first oracle of each. Ten lines a function, no cleverness."""
 
+import math
+
 
 def nearest_labels(train, labels, query, k):
     """Labels of the k training rows of largest cosine with the query, nearest first."""
@@ -20,3 +22,14 @@ def knn_label(train, labels, query, k, temperature):
 def nearest_rows(train, query, k):
     """The k training rows of largest cosine with the query, nearest first."""
     return nearest_labels(train, train, query, k)
+
+
+def retrieval_of_one(similarities, gains, k):
+    """(hit, recall, nDCG at k, 1 / rank) of one query by a full sort, the worse item first among equals."""
+    order = sorted(range(len(gains)), key=lambda i: (-similarities[i], gains[i]))
+    found = [gains[i] for i in order]
+    ideal = sorted(gains, reverse=True)
+    dcg, best = (sum(g / math.log2(place + 2) for place, g in enumerate(x[:k])) for x in (found, ideal))
+    first = next(place for place, g in enumerate(found) if g > 0)
+    n_found = sum(g > 0 for g in found[:k])
+    return float(n_found > 0), n_found / sum(g > 0 for g in gains), dcg / best, 1 / (first + 1)
