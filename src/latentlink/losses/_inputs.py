@@ -1,0 +1,72 @@
+"""What every loss does with its input first: checks, the computing type, rows of norm 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from latentlink import _checks
+
+
+def embeddings(name: str, value: Any, *, columns: int | None = None, dims: int = 2) -> Tensor:
+    """Return `value` when it is a floating tensor of `dims` axes, or raise naming what is wrong."""
+    if not isinstance(value, Tensor):
+        raise _checks.InvalidType(
+            f"{name} is {type(value).__name__}; needs a torch tensor. Use torch.as_tensor({name})."
+        )
+    if dims == 2:
+        _checks.matrix(name, value, min_rows=0, columns=columns, finite=False)
+        return value
+    if value.ndim != dims or not value.is_floating_point():
+        raise _checks.InvalidInput(f"{name} has shape {tuple(value.shape)} of {value.dtype}; needs (n, m, d).")
+    if columns is not None and value.shape[-1] != columns:
+        raise _checks.InvalidInput(f"{name} has {value.shape[-1]} columns; needs {columns}.")
+    return value
+
+
+def pair(first: str, x: Any, second: str, y: Any) -> tuple[Tensor, Tensor]:
+    """Return two (n, d) tensors of one shape, or raise naming the difference."""
+    a, b = embeddings(first, x), embeddings(second, y)
+    _checks.same_rows(**{first: a, second: b})
+    _checks.same_columns(**{first: a, second: b})
+    return a, b
+
+
+def temperature(value: Any) -> float | Tensor:
+    """Return a temperature: a number > 0, or a tensor of one value that may be learned."""
+    if not isinstance(value, Tensor):
+        return _checks.number("temperature", value, low=0, open_low=True)
+    if value.numel() != 1:
+        raise _checks.InvalidInput(f"temperature has shape {tuple(value.shape)}; needs one value.")
+    if value.device.type == "cpu" and not torch.compiler.is_compiling():
+        _checks.number("temperature", float(value.detach()), low=0, open_low=True)
+    return value.reshape(())
+
+
+def computing_type(*tensors: Tensor) -> torch.dtype:
+    """Name the type to compute in: float32, or float64 when any input is of it."""
+    return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+
+
+def unit_rows(name: str, x: Tensor, dtype: torch.dtype, *, normalize: bool = True) -> Tensor:
+    """Divide each row by its norm, in `dtype`: (..., d) to (..., d).
+
+    A row below the smallest normal number of its own type has no direction: it becomes 0, similar to nothing,
+    and its gradient is 0. Each row is first divided by its largest absolute value, a constant, so that neither
+    1e-30 nor 1e30 under- or overflows. On a CPU rows that are not finite raise; on another device they give NaN
+    rather than stall it.
+    """
+    wide = x.to(dtype)
+    if x.shape[-2] == 0:
+        return wide
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)  # (..., 1)
+    if x.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(largest.isfinite().all()):
+        _checks.finite_rows(name, x.detach().reshape(-1, x.shape[-1]))
+    if not normalize:
+        return wide
+    known = (largest >= torch.finfo(x.dtype).tiny).to(dtype)
+    largest = largest.to(dtype)
+    y = wide / (largest * known + (1 - known)) * known
+    return y * torch.rsqrt((y * y).sum(dim=-1, keepdim=True) + (1 - known))
