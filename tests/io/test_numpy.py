@@ -38,7 +38,7 @@ def test_npz_with_one_array(tmp_path, rng):
 def test_npz_with_other_names(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.ones((2, 2)), b=np.ones(2))
     with pytest.raises(
-        InvalidInput, match=r"x.npz holds a, b; needs `vectors` and optionally `ids`, or one array."
+        InvalidInput, match=r"x.npz holds a, b; needs vectors under 'vectors' or 'embeddings', or its name"
     ):
         read_vectors(tmp_path / "x.npz")
 
@@ -92,8 +92,12 @@ def test_bad_rows_and_ids_are_named(tmp_path):
     x = np.ones((3, 2))
     x[1, 0] = np.nan
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(InvalidInput, match=r"row 1 of x.npy holds NaN; drop or mend it."):
+    with pytest.raises(InvalidInput) as error:
         read_vectors(tmp_path / "x.npy")
+    assert str(error.value) == (
+        f"row 1 (id 1) of {tmp_path / 'x.npy'} holds NaN; drop or mend, or pass quarantine= a file that "
+        "will list what was left out."
+    )
     np.savez(tmp_path / "x.npz", vectors=np.ones((2, 2)), ids=["a", "a"])
     with pytest.raises(
         InvalidInput, match=r"ids of x.npz has 1 repeated ids, a among them; needs distinct ids."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from latentlink._checks import InvalidInput
+from latentlink.io._reader import AnyArray, Block, Reader, pick, spans
 
 # A deflated member larger than this may not be more than this many times larger than its bytes on disk:
 # float vectors deflate by less than ten, a bomb of zeros by a thousand.
@@ -16,18 +18,53 @@ _BOMB_BYTES = 64 << 20
 _BOMB_RATIO = 100
 
 
-def read_npy(path: Path) -> np.ndarray[Any, Any]:
-    """Map a npy file into memory after comparing its header with its size."""
-    with open(path, "rb") as stream:
-        shape, fortran, dtype, offset = _header(stream, str(path))
-    _whole(str(path), shape, dtype, path.stat().st_size - offset)
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    order: Any = "F" if fortran else "C"
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+class Npy(Reader):
+    """A npy file, read slice by slice: a memory map would count as resident memory."""
+
+    def __init__(self, path: Path) -> None:
+        with open(path, "rb") as stream:
+            shape, self.fortran, self.dtype, self.offset = _header(stream, str(path))
+        _whole(str(path), shape, self.dtype, path.stat().st_size - self.offset)
+        super().__init__(path, shape)
+
+    def blocks(self, start: int, stop: int, batch_rows: int) -> Iterator[Block]:
+        if self.fortran:
+            x: AnyArray = np.memmap(
+                self.path, self.dtype, "r", offset=self.offset, shape=(self.rows, self.dimension), order="F"
+            )
+            for low, high in spans(start, stop, batch_rows):
+                yield Block(np.ascontiguousarray(x[low:high]), None)
+            return
+        with open(self.path, "rb") as stream:
+            stream.seek(self.offset + start * self.dimension * self.dtype.itemsize)
+            for low, high in spans(start, stop, batch_rows):
+                flat = np.fromfile(stream, self.dtype, (high - low) * self.dimension)
+                yield Block(flat.reshape(high - low, self.dimension), None)
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+class Npz(Reader):
+    """A npz file, read whole: its members are compressed streams."""
+
+    def __init__(self, path: Path, column: str | None, id_column: str | None) -> None:
+        self.arrays = read_npz(path)
+        if len(self.arrays) == 1 and column is None:
+            self.vectors, self.ids = next(iter(self.arrays.values())), None
+        else:
+            name = pick(str(path), list(self.arrays), column, ["vectors", "embeddings"], "vectors")
+            ids = pick(str(path), list(self.arrays), id_column, ["ids", "id"], None)
+            self.vectors, self.ids = self.arrays[name], self.arrays[ids] if ids else None
+        super().__init__(path, self.vectors.shape, self.ids is not None)
+        if self.ids is not None and self.ids.shape != (self.rows,):
+            raise InvalidInput(
+                f"ids of {path} has shape {self.ids.shape}; needs ({self.rows},), one for each row."
+            )
+
+    def blocks(self, start: int, stop: int, batch_rows: int) -> Iterator[Block]:
+        for low, high in spans(start, stop, batch_rows):
+            yield Block(self.vectors[low:high], None if self.ids is None else self.ids[low:high])
+
+
+def read_npz(path: Path) -> dict[str, AnyArray]:
     """Read every array of a npz file, refusing members that inflate beyond reason."""
     try:
         archive = zipfile.ZipFile(path)
