@@ -42,6 +42,7 @@ def build(verbs: list[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+    app.callback()(lambda: None)  # so that a single verb is still a verb
     for verb in verbs:
         name = verb.replace("-", "_")
         function = getattr(importlib.import_module(f"latentlink.cli.{name}"), name)
@@ -54,16 +55,8 @@ def build(verbs: list[str]) -> typer.Typer:
 
 def run(make: Callable[[], typer.Typer], arguments: list[str] | None = None) -> None:
     """Run an application and exit; a user's mistake is one line, never a stack trace."""
-    import click
-
     try:
-        code = make()(args=arguments, standalone_mode=False)
-    except click.exceptions.Exit as error:
-        code = error.exit_code
-    except click.exceptions.Abort:
-        code = _say("interrupted", 130)
-    except click.ClickException as error:
-        code = _say(error.format_message(), 2)
+        make()(args=arguments)  # exits by itself: 0 when done, 2 on a wrong option or verb
     except CheckFailed as error:
         code = _say(str(error), 1)
     except (_checks.InvalidInput, _checks.InvalidType, _checks.MissingExtra) as error:
@@ -72,7 +65,7 @@ def run(make: Callable[[], typer.Typer], arguments: list[str] | None = None) -> 
         code = _say(f"{error.filename}: {error.strerror}; check the path.", 2)
     except KeyboardInterrupt:
         code = _say("interrupted", 130)
-    sys.exit(code or 0)
+    sys.exit(code)
 
 
 def emit(text: str, record: dict[str, Any], *, as_json: bool, out: Path | None = None) -> None:
