@@ -1,0 +1,22 @@
+"""A progress bar on stderr, for a person who watches; nothing in a log or a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], *, total: int, what: str, show: bool = True) -> Iterator[T]:
+    """Yield the items, drawing a bar when there are several and stderr is a terminal."""
+    if not show or total < 2 or not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")]
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        yield from bar.track(items, total=total, description=what)
