@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from latentlink import _checks, _files
-from latentlink.similarity import normalize, top_k
+from latentlink._metrics import Interval
+from latentlink.search.engines import (
+    KINDS,
+    TRAIN_ROWS,
+    Exact,
+    Faiss,
+    Nearest,
+    Recall,
+    choose_kind,
+    chunks,
+    need_faiss,
+)
+from latentlink.search.gate import FloatArray, Gate, Ids, Space
 
 FORMAT = 1
-EXACT_ROWS = 100_000  # up to here an exact search of one query takes a few milliseconds
-_BATCH_ROWS = 16_384
-_KINDS = ["auto", "exact", "flat", "hnsw"]
-
-FloatArray = np.ndarray[Any, np.dtype[Any]]
-Ids = np.ndarray[Any, np.dtype[Any]]
-
-
-class Space(Protocol):
-    """What an index asks of a shared space; `latentlink.spaces.RelativeSpace` is one."""
-
-    names: Any
-
-    def encode(self, vectors: Any, *, source: str) -> Any:
-        """Map vectors of one encoder, (n, d), into the shared space, (n, r)."""
-
-    def dimension(self, name: str) -> int:
-        """Return the number of columns of an encoder's vectors."""
-
-    def fingerprint(self, name: str) -> str:
-        """Return the digest that identifies an encoder within the space."""
+_TUNING_QUERIES = 256
 
 
 class Index:
@@ -43,11 +37,9 @@ class Index:
 
     Attributes
     ----------
-    space : RelativeSpace or None
-        The shared space; None when the index holds plain vectors of one encoder.
-    source : str or None
-        The name of that one encoder.
     ids : array (n,)
+    recall : Recall or None
+        Measured when an approximate index was built; prints as a sentence.
 
     Examples
     --------
@@ -58,24 +50,39 @@ class Index:
     (array([[0.995, 0.774]], dtype=float32), array([['east', 'northeast']], dtype='<U9'))
     """
 
-    def __init__(self, *, store: _Exact | _Faiss, ids: Ids, space: Space | None, source: str | None) -> None:
-        self._store = store
+    def __init__(self, *, engine: Exact | Faiss, gate: Gate, ids: Ids, recall: Recall | None = None) -> None:
+        self._engine = engine
+        self._gate = gate
         self.ids = ids
-        self.space = space
-        self.source = source
+        self.recall = recall
+        self._origin: tuple[Path, int] | None = None  # where it was loaded from, and that generation
 
     @property
     def kind(self) -> str:
-        """The engine: "exact", "flat" or "hnsw"."""
-        return self._store.kind
+        """The engine: "exact", "flat", "hnsw" or "ivf"."""
+        return self._engine.kind
 
     @property
     def dimension(self) -> int:
         """The number of columns of the stored vectors."""
-        return self._store.dimension
+        return self._engine.dimension
+
+    @property
+    def space(self) -> Any:
+        """The shared space, or None when the index holds plain vectors of one encoder."""
+        return self._gate.space
+
+    @property
+    def source(self) -> str | None:
+        """The name of that one encoder, or None when there is a space."""
+        return self._gate.source
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        whose = f"source={self.source!r}" if self.space is None else f"encoders={tuple(self.space.names)}"
+        return f"Index(n={len(self)}, dimension={self.dimension}, kind={self.kind!r}, {whose})"
 
     @classmethod
     def build(
@@ -86,22 +93,33 @@ class Index:
         source: str | None = None,
         ids: Sequence[Any] | Ids | None = None,
         kind: str = "auto",
+        memory: str | int | None = None,
+        recall: float = 0.95,
+        seed: int = 0,
     ) -> Index:
         """Build an index of a corpus.
 
         Parameters
         ----------
         vectors : array (n, d)
-            Finite rows, none of them zero.
+            Finite rows, none of them zero; a memory map serves.
         space : RelativeSpace, optional
             Vectors are encoded into it, and every encoder of it may search.
         source : str
             Whose vectors these are: an encoder of `space`, or the name of the only one without a space.
         ids : sequence of n distinct values, optional
             Row numbers when left out.
-        kind : {"auto", "exact", "flat", "hnsw"}
+        kind : {"auto", "exact", "flat", "hnsw", "ivf"}
             "exact" keeps float32 vectors in NumPy, "flat" the same in FAISS, "hnsw" FAISS's graph over one
-            byte a value. "auto" is exact up to 100,000 rows and hnsw above.
+            byte a value, "ivf" its inverted lists of the same. "auto" is exact up to 100,000 rows, and above
+            that the first of hnsw and ivf that fits into `memory`.
+        memory : str or int, optional
+            What the index may take, such as "4G". No limit when left out.
+        recall : float
+            In (0, 1]: share of the true 10 nearest that hnsw and ivf must find. They search as narrowly as
+            reaches it on 256 vectors of the corpus, each against the others; `Index.recall` says what it was.
+        seed : int
+            Of the samples for training and tuning.
 
         Returns
         -------
@@ -110,21 +128,73 @@ class Index:
         Raises
         ------
         InvalidInput
-            `source` is not in `space`, columns differ from that encoder's, or an id repeats.
+            `source` is not in `space`, columns differ from that encoder's, an id repeats, or `memory` is too
+            small.
         MissingExtra
             FAISS is needed and not installed.
+
+        Warns
+        -----
+        UserWarning
+            The widest search does not reach `recall`.
         """
-        _checks.one_of("kind", kind, _KINDS)
-        x = _checks.matrix("vectors", vectors)
-        owner = _owner(space, source)
+        _checks.one_of("kind", kind, KINDS)
+        wanted = _checks.number("recall", recall, low=0, high=1, open_low=True)
+        x = np.asarray(_checks.matrix("vectors", vectors))
+        gate = Gate.of(space, source, x)
+        x = gate.admit("vectors", x, source)
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
-        if kind == "auto":
-            kind = "exact" if len(x) <= EXACT_ROWS else "hnsw"
-        if space is not None:
-            _own_columns("vectors", x, space, owner)
-        batches = _encoded(x, space, owner)
-        store = _Exact.of(batches) if kind == "exact" else _Faiss.of(batches, kind)
-        return cls(store=store, ids=names, space=space, source=None if space is not None else owner)
+        first = next(gate.encoded(x[:1], source))
+        chosen = choose_kind(kind, len(x), first.shape[1], memory)
+        if chosen == "exact":
+            exact = Exact(first.shape[1])
+            chunks(gate.encoded(x, source), exact)
+            return cls(engine=exact, gate=gate, ids=names)
+        rng = np.random.default_rng(seed)
+        sample = _rows(x, np.sort(rng.permutation(len(x))[:TRAIN_ROWS]), gate, source)
+        engine = Faiss.trained(sample, len(x), chosen)
+        if chosen == "flat" or len(x) < 2:
+            chunks(gate.encoded(x, source), engine)
+            return cls(engine=engine, gate=gate, ids=names)
+        probes = np.sort(rng.permutation(len(x))[:_TUNING_QUERIES])
+        nearest = Nearest(_rows(x, probes, gate, source), min(11, len(x)))
+        chunks(gate.encoded(x, source), engine, nearest)
+        measured = engine.tune(nearest.queries, probes, nearest.rows, wanted)
+        if measured.value < wanted:
+            warnings.warn(f"{measured}, below the {wanted} asked for; build with kind='exact'.", stacklevel=2)
+        return cls(engine=engine, gate=gate, ids=names, recall=measured)
+
+    def add(self, vectors: Any, *, source: str | None = None, ids: Sequence[Any] | Ids | None = None) -> None:
+        """Append vectors.
+
+        Parameters
+        ----------
+        vectors : array (n, d)
+        source : str
+            Whose vectors these are.
+        ids : sequence of n values, optional
+            Distinct from each other and from those in the index; the next row numbers when left out.
+
+        Raises
+        ------
+        InvalidInput
+            The vectors are of another space, or an id is in the index already. Nothing is added then.
+        """
+        x = self._gate.admit("vectors", vectors, source)
+        new = np.arange(len(self), len(self) + len(x)) if ids is None else np.asarray(ids)
+        if new.dtype.kind != self.ids.dtype.kind:
+            raise _checks.InvalidType(
+                f"ids have type {new.dtype} but those in the index have {self.ids.dtype}; needs one kind."
+            )
+        _checks.unique_ids("ids", new, rows=len(x))
+        known = new[np.isin(new, self.ids)]
+        if known.size:
+            raise _checks.InvalidInput(
+                f"ids has {known.size} that the index holds, {known[0]} among them; drop them."
+            )
+        for batch in list(self._gate.encoded(x, source)):  # encode all before adding any
+            self._engine.add(batch)
+        self.ids = np.concatenate([self.ids, new])
 
     def search(self, queries: Any, *, source: str | None = None, k: int = 10) -> tuple[FloatArray, Ids]:
         """Find the k most similar vectors of each query.
@@ -146,35 +216,41 @@ class Index:
         Raises
         ------
         InvalidInput
-            The queries are declared to be of another space, or have other columns.
+            The queries are declared to be of another space, have other columns, or look foreign.
         """
-        q = _checks.matrix("queries", queries)
+        q = self._gate.admit("queries", queries, source)
         k = _checks.integer("k", k, low=1, high=len(self))
-        self._admit("queries", q, source)
-        parts = [self._store.search(block, k) for block in _encoded(q, self.space, str(source))]
+        parts = [self._engine.search(block, k) for block in self._gate.encoded(q, source)]
         similarities = np.concatenate([values for values, _ in parts])
-        rows = np.concatenate([found for _, found in parts])
-        return similarities, self.ids[rows]
+        return similarities, self.ids[np.concatenate([rows for _, rows in parts])]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index as a folder; an older one at `path` is replaced as a whole, or not at all."""
-        with _files.locked(path), _files.replacing_folder(path) as folder:
-            self._store.write(folder)
-            np.save(folder / "ids.npy", self.ids, allow_pickle=False)
-            files = {file.name: _files.sha256(file) for file in sorted(folder.iterdir())}
-            prints = None
-            if self.space is not None:
-                prints = {name: self.space.fingerprint(name) for name in self.space.names}
-            manifest = {
-                "format": FORMAT,
-                "kind": self.kind,
-                "rows": len(self),
-                "dimension": self.dimension,
-                "source": self.source,
-                "space": prints,
-                "sha256": files,
-            }
-            _files.write_json(folder / "index.json", manifest)
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the index as a folder, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+        overwrite : bool
+            Replace another index at `path`. Not needed to save a loaded index back to its place, unless
+            another writer has saved there since.
+
+        Raises
+        ------
+        InvalidInput
+            Another process is writing there, something else stands there, or it has changed since loading.
+        """
+        target = Path(path)
+        with _files.locked(target):
+            generation = _generation(target)
+            if generation and not overwrite:
+                if self._origin is None or self._origin[0] != target.resolve():
+                    raise _checks.InvalidInput(f"{path} exists; pass overwrite=True to replace it.")
+                if self._origin[1] != generation:
+                    raise _checks.InvalidInput(
+                        f"{path} was saved by another writer since this index was loaded (generation "
+                        f"{self._origin[1]}, now {generation}); load it again and repeat the change."
+                    )
+            self._write(target, generation + 1)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, space: Space | None = None) -> Index:
@@ -184,7 +260,8 @@ class Index:
         ----------
         path : path
         space : RelativeSpace, optional
-            The space in which the index was built; needed when it was built in one.
+            The space in which the index was built. The one saved with the index when left out; passing one
+            to which encoders were added since lets these search too.
         """
         folder = Path(path)
         manifest = _files.read_json(folder / "index.json")
@@ -197,124 +274,102 @@ class Index:
                 raise _checks.InvalidInput(
                     f"{folder / name} differs from its checksum; restore or build it again."
                 )
-        _same_space(str(path), manifest["space"], space)
-        store: _Exact | _Faiss
-        store = _Exact.read(folder) if manifest["kind"] == "exact" else _Faiss.read(folder, manifest["kind"])
-        ids = np.load(folder / "ids.npy", allow_pickle=False)
-        return cls(store=store, ids=ids, space=space, source=manifest["source"])
+        if space is None and (folder / "space").is_dir():
+            from latentlink.spaces import load_space
 
-    def _admit(self, name: str, x: FloatArray, source: str | None) -> None:
-        """Refuse vectors that are declared, or look, foreign."""
-        owner = _owner(self.space, source)
-        if self.space is not None:
-            _own_columns(name, x, self.space, owner)
-        elif owner != self.source:
-            raise _checks.InvalidInput(
-                f"{name} are declared as {owner!r} but the index holds vectors of {self.source!r}; fit a "
-                f"RelativeSpace on pairs of both and pass space.translate({name}, source={owner!r}, "
-                f"target={self.source!r})."
-            )
-        elif x.shape[1] != self.dimension:
-            raise _checks.InvalidInput(
-                f"{name} have {x.shape[1]} columns but {self.source!r} in this index has {self.dimension}; "
-                "are they of another encoder?"
-            )
-
-
-class _Exact:
-    kind = "exact"
-
-    def __init__(self, vectors: FloatArray) -> None:
-        self.vectors = vectors  # (n, r) float32, unit rows
-        self.dimension = int(vectors.shape[1])
-
-    @classmethod
-    def of(cls, batches: Iterator[FloatArray]) -> _Exact:
-        return cls(np.concatenate(list(batches)))
-
-    @classmethod
-    def read(cls, folder: Path) -> _Exact:
-        return cls(np.load(folder / "vectors.npy", allow_pickle=False))
-
-    def write(self, folder: Path) -> None:
-        np.save(folder / "vectors.npy", self.vectors, allow_pickle=False)
-
-    def search(self, queries: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-        return top_k(queries, self.vectors, k, similarity="dot")
-
-
-class _Faiss:
-    def __init__(self, index: Any, kind: str) -> None:
-        self.index = index
-        self.kind = kind
-        self.dimension = int(index.d)
-
-    @classmethod
-    def of(cls, batches: Iterator[FloatArray], kind: str) -> _Faiss:
-        faiss = _faiss()
-        vectors = np.concatenate(list(batches))  # (n, r)
-        recipe = "Flat" if kind == "flat" else "HNSW32,SQ8"
-        index = faiss.index_factory(vectors.shape[1], recipe, faiss.METRIC_INNER_PRODUCT)
-        index.train(vectors)
-        index.add(vectors)
-        return cls(index, kind)
-
-    @classmethod
-    def read(cls, folder: Path, kind: str) -> _Faiss:
-        return cls(_faiss().read_index(str(folder / "index.faiss")), kind)
-
-    def write(self, folder: Path) -> None:
-        _faiss().write_index(self.index, str(folder / "index.faiss"))
-
-    def search(self, queries: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-        if self.kind == "hnsw":
-            self.index.hnsw.efSearch = max(64, 2 * k)
-        similarities, rows = self.index.search(queries, k)
-        return similarities, rows
-
-
-def _faiss() -> Any:
-    return _checks.need("faiss", extra="search", job="Index")
-
-
-def _encoded(x: FloatArray, space: Space | None, source: str) -> Iterator[FloatArray]:
-    """Yield unit rows of the shared space, (b, r) float32 and contiguous, a batch at a time."""
-    for start in range(0, len(x), _BATCH_ROWS):
-        block = x[start : start + _BATCH_ROWS]
-        if space is not None:
-            block = space.encode(block, source=source)
-        yield np.ascontiguousarray(normalize(block), dtype=np.float32)
-
-
-def _owner(space: Space | None, source: str | None) -> str:
-    if space is None:
-        if not source:
-            raise _checks.InvalidInput(
-                "source is missing; needs the name of the encoder that made the vectors."
-            )
-        return source
-    return _checks.one_of("source", source, space.names)
-
-
-def _own_columns(name: str, x: FloatArray, space: Space, source: str) -> None:
-    if x.shape[1] != space.dimension(source):
-        raise _checks.InvalidInput(
-            f"{name} have {x.shape[1]} columns but {source!r} in this space has {space.dimension(source)}; "
-            "are they of another encoder?"
+            space = load_space(folder / "space")
+        gate = Gate.of_record(str(path), manifest["gate"], space)
+        engine: Exact | Faiss = (
+            Exact.read(folder)
+            if manifest["kind"] == "exact"
+            else Faiss.read(folder, manifest["kind"], manifest["width"])
         )
+        kept = manifest["recall"]
+        recall = None if kept is None else Recall(**{**kept, "interval": Interval(*kept["interval"])})
+        index = cls(
+            engine=engine, gate=gate, ids=np.load(folder / "ids.npy", allow_pickle=False), recall=recall
+        )
+        index._origin = (folder.resolve(), manifest["generation"])
+        return index
+
+    @classmethod
+    @contextmanager
+    def edit(cls, path: str | os.PathLike[str], *, space: Space | None = None) -> Iterator[Index]:
+        """Load an index, hold its lock while it is changed, and save it on success.
+
+        Raises
+        ------
+        InvalidInput
+            At once, when another process holds the lock.
+        """
+        target = Path(path)
+        with _files.locked(target):
+            index = cls.load(target, space=space)
+            yield index
+            index._write(target, _generation(target) + 1)
+
+    def export_faiss(self, path: str | os.PathLike[str], *, source: str) -> None:
+        """Write a plain FAISS file that takes raw vectors of one encoder.
+
+        The encoder's map, centring and normalisation become FAISS pre-transforms before the index; the file
+        needs nothing of this package.
+
+        Parameters
+        ----------
+        path : path
+        source : str
+            An encoder of the space.
+
+        Raises
+        ------
+        InvalidInput
+            The index is not on FAISS, or the space's encode is not an affine map.
+        """
+        if not isinstance(self._engine, Faiss):
+            raise _checks.InvalidInput(
+                'kind is "exact"; only an index on FAISS can be exported. Build with "flat".'
+            )
+        if self._gate.space is None:
+            raise _checks.InvalidInput("space is None; an index of plain vectors needs no transform before it.")
+        from latentlink.search.chain import with_transforms
+
+        faiss = need_faiss()
+        with (
+            _files.replacing(path) as temporary,
+            with_transforms(self._engine.index, self._gate.space, source) as chain,
+        ):
+            faiss.write_index(chain, str(temporary))
+
+    def _write(self, target: Path, generation: int) -> None:
+        with _files.replacing_folder(target) as folder:
+            self._engine.write(folder)
+            np.save(folder / "ids.npy", self.ids, allow_pickle=False)
+            if hasattr(self.space, "save"):
+                self.space.save(folder / "space")
+            files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+            manifest = {
+                "format": FORMAT,
+                "generation": generation,
+                "kind": self.kind,
+                "rows": len(self),
+                "dimension": self.dimension,
+                "width": getattr(self._engine, "width", None),
+                "recall": None if self.recall is None else vars(self.recall),
+                "gate": self._gate.record(),
+                "sha256": {str(file.relative_to(folder)): _files.sha256(file) for file in files},
+            }
+            _files.write_json(folder / "index.json", manifest)
+        self._origin = (target.resolve(), generation)
 
 
-def _same_space(path: str, prints: dict[str, str] | None, space: Space | None) -> None:
-    if prints is None:
-        return
-    if space is None:
-        raise _checks.InvalidInput(
-            f"space is None but {path} was built in one; pass the space it was built in."
-        )
-    found = {name: space.fingerprint(name) for name in space.names if name in prints}
-    if found != prints:
-        wrong = [name for name in prints if found.get(name) != prints[name]]
-        raise _checks.InvalidInput(
-            f"{path} was built in another space: the fingerprint of {', '.join(wrong)} differs; "
-            "load the space saved with it, or build the index again."
-        )
+def _rows(x: FloatArray, rows: FloatArray, gate: Gate, source: str | None) -> FloatArray:
+    return np.concatenate(list(gate.encoded(x[rows], source)))
+
+
+def _generation(target: Path) -> int:
+    """Return the generation of the index at a path, or 0 when nothing is there."""
+    if not target.exists():
+        return 0
+    if not (target / "index.json").is_file():
+        raise _checks.InvalidInput(f"{target} exists and is no index; pick another path.")
+    return int(_files.read_json(target / "index.json")["generation"])
