@@ -1,0 +1,56 @@
+"""Recipes that train encoders: images on Lightning, text on sentence-transformers' Trainer.
+
+A recipe is one readable file; its settings are a dataclass that is saved beside the result.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from latentlink.train.encoder import ImageEncoder, load_image_encoder
+    from latentlink.train.images import train_images
+    from latentlink.train.monitor import Collapsed, TailMonitor
+    from latentlink.train.settings import ImageSettings, TextSettings, history, load_settings
+    from latentlink.train.text import train_pairs, train_text
+
+_HOMES = {
+    "Collapsed": "monitor",
+    "ImageEncoder": "encoder",
+    "ImageSettings": "settings",
+    "TailMonitor": "monitor",
+    "TextSettings": "settings",
+    "history": "settings",
+    "load_image_encoder": "encoder",
+    "load_settings": "settings",
+    "train_images": "images",
+    "train_pairs": "text",
+    "train_text": "text",
+}
+
+__all__ = [
+    "Collapsed",
+    "ImageEncoder",
+    "ImageSettings",
+    "TailMonitor",
+    "TextSettings",
+    "history",
+    "load_image_encoder",
+    "load_settings",
+    "train_images",
+    "train_pairs",
+    "train_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'latentlink.train' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"latentlink.train.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,296 @@
+"""Train a text encoder: by dropout alone, or from pairs, on sentence-transformers' Trainer."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from latentlink import _checks
+from latentlink.train.monitor import TailMonitor, numbers, refuse_broken
+from latentlink.train.objective import make_loss
+from latentlink.train.optimizer import make_optimizer, make_schedule
+from latentlink.train.settings import TextSettings, load_settings, save_settings
+from latentlink.train.texts import load_columns
+
+_st = _checks.need("sentence_transformers", extra="text", job="train_text")
+_checks.need("datasets", extra="text", job="train_text")
+_transformers = _checks.need("transformers", extra="text", job="train_text")
+
+# Of "scratch": 4 layers of width 128 and at most 8,000 word pieces, 2 million weights.
+_SCRATCH = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
+_VOCABULARY = 8000
+
+
+def train_text(
+    data: str | os.PathLike[str] | Sequence[str],
+    folder: str | os.PathLike[str],
+    settings: TextSettings | None = None,
+    *,
+    column: str = "text",
+    resume: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """Train an encoder of texts without labels: each text is its own positive under another dropout (SimCSE).
+
+    Parameters
+    ----------
+    data : path or sequence of str
+        Texts, or a file of them: .txt (one a line), .csv, .tsv, .jsonl or .parquet. Repeated texts are used
+        once: a copy would be its own negative.
+    folder : path
+        Gets settings.json, model/ (a sentence-transformers model), log/ and checkpoints/.
+    settings : TextSettings, optional
+        Left out with `resume`: those of the folder are used.
+    column : str
+        Column of a table.
+    resume : bool
+        Go on from the last whole checkpoint, to the same result as a run that was never stopped.
+    quiet : bool
+        No progress bar.
+
+    Returns
+    -------
+    sentence_transformers.SentenceTransformer
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds another run and `resume` is off, or holds none and it is on; or too few texts.
+    Collapsed
+        The embeddings collapsed, or the loss is not a number.
+
+    References
+    ----------
+    Gao, Yao, Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings".
+    """
+    texts = load_columns(data, [column])[0] if isinstance(data, (str, os.PathLike)) else list(data)
+    texts = list(dict.fromkeys(texts))
+    return _trained({"a": texts, "b": texts}, folder, settings, resume, quiet)
+
+
+def train_pairs(
+    data: str | os.PathLike[str] | Sequence[tuple[str, str]],
+    folder: str | os.PathLike[str],
+    settings: TextSettings | None = None,
+    *,
+    columns: tuple[str, str] = ("a", "b"),
+    group: str = "group",
+    resume: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """Train an encoder of texts from pairs that belong together; other pairs' texts are the negatives.
+
+    Parameters
+    ----------
+    data : path or sequence of (str, str)
+        Pairs, or a table of them: .csv, .tsv, .jsonl or .parquet.
+    folder, settings, resume, quiet
+        See `train_text`.
+    columns : tuple of str
+        Columns of both texts.
+    group : str
+        Column that names what a pair is about, if the table has it (the image of a caption, say): pairs of one
+        group are not negatives of each other. Without it, pairs that share a text are one group.
+
+    Returns
+    -------
+    sentence_transformers.SentenceTransformer
+    """
+    groups: list[Any] = []
+    if isinstance(data, (str, os.PathLike)):
+        first, second, groups = load_columns(data, columns, optional=group)
+    else:
+        first, second = ([pair[side] for pair in data] for side in (0, 1))
+    numbered = (
+        np.unique(np.asarray(groups).astype(str), return_inverse=True)[1] if groups else _shared(first, second)
+    )
+    return _trained({"a": first, "b": second, "label": numbered.tolist()}, folder, settings, resume, quiet)
+
+
+class PairLoss(nn.Module):
+    """One of our losses in the form that sentence-transformers' Trainer calls, watched by a monitor.
+
+    Parameters
+    ----------
+    model : SentenceTransformer
+    loss : module
+        Maps (n, d), (n, d) to a scalar.
+    monitor : TailMonitor
+    """
+
+    def __init__(self, model: nn.Module, loss: nn.Module, monitor: TailMonitor) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+        self.monitor = monitor
+        self.step = 0
+        self.row: dict[str, float] = {}
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        """Encode both columns and compute the loss."""
+        z0, z1 = (self.model(features)["sentence_embedding"] for features in sentence_features)  # (n, d) each
+        refuse_broken(self.step, z0, z1)
+        value: Tensor = self.loss(z0, z1) if labels is None else self.loss(z0, z1, labels=labels)
+        seen = self.monitor.look(self.step, z0.detach(), z1.detach(), float(value.detach()))
+        self.row = {"loss": float(value.detach()), **(numbers(seen) if seen is not None else {})}
+        return value
+
+
+class _Log(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Keep the loss's step in time with the Trainer's, and write what it saw to a CSV and to TensorBoard."""
+
+    def __init__(self, loss: PairLoss, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        part = len(list(folder.glob("log/*")))
+        self._path = folder / "log" / str(part) / "metrics.csv"
+        self._path.parent.mkdir(parents=True)
+        self._board = SummaryWriter(str(folder / "tensorboard"))
+        self._loss = loss
+        self._names: list[str] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._loss.step = state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        row = self._loss.row
+        for name, value in row.items():
+            self._board.add_scalar(name, value, self._loss.step)
+        first = not self._names
+        self._names = self._names or ["step", *row]
+        with open(self._path, "a", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, self._names, restval="", extrasaction="ignore")
+            if first:
+                writer.writeheader()
+            writer.writerow({"step": self._loss.step, **row})
+        self._loss.step = state.global_step
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._board.close()
+
+
+def _trained(
+    columns: dict[str, list[Any]],
+    folder: str | os.PathLike[str],
+    settings: TextSettings | None,
+    resume: bool,
+    quiet: bool,
+) -> Any:
+    from datasets import Dataset
+
+    target = Path(folder)
+    settings = _settings(target, settings, resume)
+    n = len(columns["a"])
+    if n < settings.batch_size:
+        raise _checks.InvalidInput(f"batch_size is {settings.batch_size}, but there are {n} rows; lower it.")
+    save_settings(settings, target)
+    torch.manual_seed(settings.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' and accelerate's hints about their own defaults
+        model = _model(settings, columns["a"] + columns["b"])
+        monitor = TailMonitor(make_loss(settings, two_views=False), settings.log_every)
+        loss = PairLoss(model, monitor.loss, monitor)  # type: ignore[arg-type]
+        optimizer = make_optimizer(model, settings)
+        total = settings.epochs * (n // settings.batch_size)
+        trainer = _st.SentenceTransformerTrainer(
+            model=model,
+            args=_arguments(settings, target, quiet),
+            train_dataset=Dataset.from_dict(columns),
+            loss=loss,
+            optimizers=(optimizer, make_schedule(optimizer, total, settings)),
+            callbacks=[_Log(loss, target)],
+        )
+        trainer.train(resume_from_checkpoint=_last_checkpoint(target) if resume else None)
+        if trainer.is_world_process_zero():
+            model.save(str(target / "model"), create_model_card=False)
+    return model.eval()
+
+
+def _settings(target: Path, settings: TextSettings | None, resume: bool) -> TextSettings:
+    if not resume:
+        if (target / "settings.json").exists():
+            raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
+        return settings or TextSettings()
+    stored = load_settings(target)
+    if not isinstance(stored, TextSettings) or (settings is not None and settings != stored):
+        raise _checks.InvalidInput(f"settings differ from those of {target}; leave them out to resume.")
+    return stored
+
+
+def _arguments(settings: TextSettings, folder: Path, quiet: bool) -> Any:
+    return _st.SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "checkpoints"),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        dataloader_drop_last=True,
+        max_grad_norm=settings.clip_norm or 0.0,
+        bf16=settings.precision == "bf16-mixed",
+        fp16=settings.precision == "16-mixed",
+        seed=settings.seed,
+        save_strategy="steps",
+        save_steps=settings.checkpoint_every,
+        save_total_limit=2,
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=quiet,
+    )
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """Find the last checkpoint that was written to its end: trainer_state.json is its last file."""
+    for path in sorted(folder.glob("checkpoints/checkpoint-*"), key=lambda p: -int(p.name.split("-")[1])):
+        try:
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            continue
+        return str(path)
+    return None
+
+
+def _model(settings: TextSettings, texts: list[str]) -> Any:
+    if settings.model != "scratch":
+        model = _st.SentenceTransformer(settings.model, device=None)
+    else:
+        model = _scratch(texts, settings.max_length)
+    model.max_seq_length = settings.max_length
+    return model
+
+
+def _scratch(texts: list[str], max_length: int) -> Any:
+    """Build a small transformer with random weights and a vocabulary of word pieces made of the texts."""
+    import tempfile
+
+    from sentence_transformers.sentence_transformer import modules as models
+    from tokenizers import BertWordPieceTokenizer
+
+    pieces = BertWordPieceTokenizer()
+    pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, min_frequency=2, show_progress=False)
+    tokenizer = _transformers.BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=max_length)
+    config = _transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=max_length, **_SCRATCH)
+    with tempfile.TemporaryDirectory() as folder:
+        _transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        transformer = models.Transformer(folder, max_seq_length=max_length)
+        pooling = models.Pooling(config.hidden_size, "mean")
+        return _st.SentenceTransformer(modules=[transformer, pooling])
+
+
+def _shared(first: list[str], second: list[str]) -> np.ndarray[Any, Any]:
+    """Give pairs that are joined by equal texts the same number: (n,)."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    texts = np.unique(np.asarray(first + second), return_inverse=True)[1].reshape(-1)
+    n = len(first)
+    size = int(texts.max()) + 1
+    joined = coo_array((np.ones(n), (texts[:n], texts[n:])), shape=(size, size))
+    return np.asarray(connected_components(joined, directed=False)[1][texts[:n]])
