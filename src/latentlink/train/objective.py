@@ -35,7 +35,9 @@ def make_loss(settings: Settings, *, two_views: bool) -> nn.Module:
         return WEINCELoss.paper(temperature, layout=layout)
     if settings.loss == "weince-released":
         return WEINCELoss.released(temperature, layout=layout)
-    return WEINCELoss(temperature, layout=layout)
+    return WEINCELoss(
+        temperature, layout=layout, beta="unit" if settings.loss == "weince-unit" else "estimated"
+    )
 
 
 class ScriptLoss(nn.Module):

@@ -11,7 +11,7 @@ from typing import Any
 from latentlink import _checks
 from latentlink._files import read_json, write_json
 
-LOSSES = ("infonce", "weince", "weince-paper", "weince-released", "weince-script")
+LOSSES = ("infonce", "weince", "weince-unit", "weince-paper", "weince-released", "weince-script")
 OPTIMIZERS = ("adam", "adamw", "lars", "sgd")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -22,10 +22,11 @@ class Settings:
 
     Attributes
     ----------
-    loss : {"infonce", "weince", "weince-paper", "weince-released", "weince-script"}
+    loss : {"infonce", "weince", "weince-unit", "weince-paper", "weince-released", "weince-script"}
         "infonce" is NT-Xent for two views of images and one-way InfoNCE for text. "weince" is our default
-        gate, "weince-paper" the paper's formula, "weince-released" the authors' loss, and "weince-script" the
-        authors' script, which adds two further losses to it (two views only).
+        gate, "weince-unit" the same with exponent 1, "weince-paper" the paper's formula, "weince-released"
+        the authors' loss, and "weince-script" the authors' script, which adds two further losses to it (two
+        views only).
     temperature : float
         Divides the similarities.
     batch_size : int
