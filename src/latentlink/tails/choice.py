@@ -114,7 +114,7 @@ class LinkChoice:
         if not total > 0 or not np.isfinite(self.covariance).all():
             return Interval(float("nan"), float("nan"))
         slope: FloatArray = np.asarray([-b / total**2, a / total**2] if parameter == "blend" else [1.0, 1.0])
-        error = float(np.sqrt(max(slope @ self.covariance @ slope, 0.0)))
+        error = max(float(slope @ self.covariance @ slope), 0.0) ** 0.5
         if parameter == "blend":
             return Interval(max(0.0, self.blend - z * error), min(1.0, self.blend + z * error))
         low, high = max(0.0, total - z * error), total + z * error

@@ -9,7 +9,6 @@ as many candidates would show.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +16,10 @@ import numpy as np
 from latentlink import _checks
 from latentlink._arrays import Array, like, namespace, to_numpy
 from latentlink._metrics import Interval, proportion_interval
+from latentlink.tails._nulls import exponential_null, lower_p, normal_null, upper_p
 from latentlink.tails.sample import Tail
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
-
-# Draws of a null table: at most this many, and at most this many exceedances in all.
-_DRAWS = 200_000
-_EXCEEDANCES = 20_000_000
 
 
 class Shares(NamedTuple):
@@ -181,54 +177,6 @@ def greenwood(excesses: Array, counts: Any) -> Array:
     squares = xp.sum(y * y, axis=1)
     total = xp.where(total > 0, total, total * np.nan)
     return like(count, total) * squares / (total * total)
-
-
-@lru_cache(maxsize=256)
-def exponential_null(k: int) -> FloatArray:
-    """Draw the sorted law of Greenwood's ratio of k exponential excesses."""
-    rng = np.random.default_rng([k, 1])
-    return _table(lambda n: rng.standard_exponential((n, k)), k)
-
-
-@lru_cache(maxsize=256)
-def normal_null(k: int, m: int) -> FloatArray:
-    """Draw the sorted law of Greenwood's ratio of the k largest of m normal values over the next one.
-
-    The largest values come from Rényi's representation, so that m values are never drawn.
-    """
-    from scipy import special
-
-    rng = np.random.default_rng([k, m])
-
-    def draw(n: int) -> FloatArray:
-        arrivals = np.cumsum(rng.standard_exponential((n, k + 1)), axis=1)
-        total = arrivals[:, -1] + rng.standard_gamma(max(m - k, 1), n)
-        x = -special.ndtri(arrivals / total[:, None])  # (n, k + 1), the largest first
-        return np.asarray(x[:, :k] - x[:, k:])
-
-    return _table(draw, k)
-
-
-def _table(draw: Any, k: int) -> FloatArray:
-    n = min(_DRAWS, max(1000, _EXCEEDANCES // k))
-    step = max(1, 1_000_000 // k)
-    parts = []
-    for start in range(0, n, step):
-        y = draw(min(step, n - start))
-        parts.append((y * y).mean(axis=1) / y.mean(axis=1) ** 2)
-    table = np.sort(np.concatenate(parts))
-    table.flags.writeable = False
-    return table
-
-
-def lower_p(null: FloatArray, statistic: FloatArray) -> FloatArray:
-    """Return Monte Carlo p-values of small statistics: (1 + draws not above) / (1 + draws)."""
-    return np.asarray((1 + np.searchsorted(null, statistic, side="right")) / (1 + null.size))
-
-
-def upper_p(null: FloatArray, statistic: FloatArray) -> FloatArray:
-    """Return Monte Carlo p-values of large statistics."""
-    return np.asarray((1 + null.size - np.searchsorted(null, statistic, side="left")) / (1 + null.size))
 
 
 def false_discovery(p: FloatArray, rate: float) -> int:
