@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -18,11 +16,6 @@ NAMES = {
     "loss_in": "loss_inside",
     "loss_ex": "loss_outside",
 }
-
-
-@pytest.fixture(scope="module")
-def theory(oracles):
-    return json.loads((oracles / "theory_oracle.json").read_text())
 
 
 def test_estimates_agree_with_the_oracle(theory):

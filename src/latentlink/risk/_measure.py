@@ -131,6 +131,59 @@ def against_pool(
     return Measured(RowStatistics.joined(parts), np.concatenate(ranks))
 
 
+def against_own(
+    queries: Vectors, positives: Vectors, negatives: Any, link: Link, *, groups: Any = None, show: bool = True
+) -> Measured:
+    """Measure pairs against negatives (n, k, d) that each query has for itself."""
+    shape = np.shape(negatives)
+    if len(shape) != 3 or shape[0] != queries.n or shape[2] != queries.rows.shape[1]:
+        raise _checks.InvalidInput(
+            f"pool has shape {shape}; design 'iid' needs ({queries.n}, k, {queries.rows.shape[1]}), "
+            "fresh negatives for each query."
+        )
+    k = shape[1]
+    flat = Vectors.of("pool", to_numpy(negatives).reshape(-1, shape[2]))
+    own = positive_similarities(queries, positives)
+    positive_logits = np.asarray(link.logits(own))
+    slack = _rounding(queries, positives, flat)
+    parts, ranks = [], []
+    step = max(1, min(_BLOCK_VALUES // k, _BLOCK_VALUES // (k * shape[2]) + 1))
+    starts = range(0, queries.n, step)
+    for start in track(starts, total=len(starts), what="queries against their negatives", show=show):
+        span = slice(start, min(start + step, queries.n))
+        unit = queries.unit(span)
+        near = flat.unit(slice(span.start * k, span.stop * k)).reshape(-1, k, shape[2])  # (b, k, d)
+        block = np.einsum("nd,nkd->nk", unit, near).astype(np.float64)
+        ranks.append(1 + (block >= own[span, None] - slack).sum(axis=1))
+        parts.append(row_statistics(positive_logits[span], np.asarray(link.logits(block)), groups=groups))
+    return Measured(RowStatistics.joined(parts), np.concatenate(ranks))
+
+
+def within_batch(
+    queries: Vectors, positives: Vectors, link: Link, *, negatives: str, show: bool = False
+) -> Measured:
+    """Measure pairs against each other: the other positives, the other queries, or both views of the others."""
+    own = positive_similarities(queries, positives)
+    positive_logits = np.asarray(link.logits(own))
+    slack = _rounding(queries, positives)
+    sides = {"positives": [positives], "queries": [queries], "both": [queries, positives]}[negatives]
+    parts, ranks = [], []
+    for blocks in zip(*(similarity_blocks(queries, side, show=show) for side in sides), strict=True):
+        span = blocks[0][0]
+        diagonal = (np.arange(span.stop - span.start), np.arange(span.start, span.stop))
+        logits, closer = None, np.ones(span.stop - span.start, dtype=np.int64)
+        for _, block in blocks:
+            view = np.array(link.logits(block))
+            view[diagonal] = -np.inf
+            block[diagonal] = -np.inf
+            closer += (block >= own[span, None] - slack).sum(axis=1)
+            # The two views of an instance share its weight evenly: an instance counts once.
+            logits = view if logits is None else np.logaddexp(logits, view) - np.log(2)
+        ranks.append(closer)
+        parts.append(row_statistics(positive_logits[span], logits, n_negatives=queries.n - 1))
+    return Measured(RowStatistics.joined(parts), np.concatenate(ranks))
+
+
 def _rounding(*vectors: Vectors) -> float:
     """Similarities this close are a tie: the same vector compared by two products."""
     coarse = any(v.rows.dtype != np.float64 for v in vectors)

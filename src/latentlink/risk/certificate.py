@@ -12,8 +12,11 @@ import numpy as np
 from latentlink import _checks
 from latentlink._metrics import Interval, proportion_interval
 from latentlink.links import Link
-from latentlink.risk._measure import Measured, Vectors, against_pool, check_pairs
+from latentlink.risk._measure import Measured, Vectors, against_own, against_pool, check_pairs, within_batch
+from latentlink.risk.complexity import empirical_bernstein
+from latentlink.risk.designs import DESIGNS, in_batches, standard_errors
 from latentlink.risk.estimators import FloatArray, RowStatistics
+from latentlink.risk.finite_k import universal_bias
 from latentlink.risk.gates import Gate, carrying_share, judge_rows
 from latentlink.risk.leaks import leaked_rows
 
@@ -39,11 +42,12 @@ class Certificate:
     ess : float
         Effective number of negatives, median over queries.
     hubness : float
-        Variance over candidates of how much search they draw, 0 when all draw alike.
+        Variance over candidates of how much search they draw, 0 when all draw alike; NaN where no candidate is
+        shared by all queries (designs "iid" and "batches").
     ranks : int array (n,)
         Place of each positive among its negatives, from 1; a tie counts against it.
     mass : array (N,)
-        Search drawn by each candidate relative to an even share: 1 on average.
+        Search drawn by each candidate relative to an even share, 1 on average; empty where none is shared.
     loss_share : float
         Smallest share of queries that carries 80 % of `risk_at_k`.
     gates : tuple of Gate
@@ -58,6 +62,8 @@ class Certificate:
         Default level of the intervals.
     excluded : int
         Pool rows left out because they were also among the pairs.
+    degrees : int or None
+        Degrees of freedom of Student's law, for "batches".
     """
 
     cross_entropy: float
@@ -78,6 +84,7 @@ class Certificate:
     design: str
     level: float
     excluded: int
+    degrees: int | None
     ranks: np.ndarray[Any, np.dtype[np.int64]] = field(repr=False)
     mass: FloatArray = field(repr=False)
     rows: RowStatistics = field(repr=False)
@@ -119,8 +126,44 @@ class Certificate:
         Interval
             Asymptotic: valid as the numbers of pairs and candidates grow, provided that the gates pass.
         """
-        half = NormalDist().inv_cdf((1 + _level(level, self.level)) / 2) * self.standard_error
+        half = self._quantile((1 + _level(level, self.level)) / 2) * self.standard_error
         return Interval(self.cross_entropy - half, self.cross_entropy + half)
+
+    def conservative_interval(self, level: float | None = None) -> Interval:
+        """Return an interval around the sandwich, which needs no estimate of the bias.
+
+        Parameters
+        ----------
+        level : float, optional
+
+        Returns
+        -------
+        Interval
+            With fresh negatives for each query and a bounded link its lower end holds for every n (empirical
+            Bernstein); all other ends rest on the central limit theorem.
+        """
+        delta = 1 - _level(level, self.level)
+        quantile = self._quantile(1 - delta / 4)
+        below = quantile * self.standard_error
+        if self.design == "iid" and self.link.bounded:
+            below = empirical_bernstein(self.rows.low, 4 / self.link.temperature, delta / 2)
+        spread = max(float(self.rows.up.std(ddof=1)) / math.sqrt(self.n_pairs), self.query_error)
+        above = quantile * math.hypot(spread, self.pool_error)
+        return Interval(self.sandwich.low - below, self.sandwich.high + above)
+
+    @property
+    def universal_bias(self) -> Interval | None:
+        """What theory alone promises about `bias`, for a softmax of cosines; None for unbounded links."""
+        if not self.link.bounded:
+            return None
+        return universal_bias(self.link.temperature, self.n_negatives, variant="corpus")
+
+    def _quantile(self, probability: float) -> float:
+        if self.degrees is None:
+            return NormalDist().inv_cdf(probability)
+        from scipy.stats import t
+
+        return float(t.ppf(probability, self.degrees))
 
     def __str__(self) -> str:
         span = f"[{self.interval().low:+.4f}, {self.interval().high:+.4f}] nats ({self.level:.0%})"
@@ -142,11 +185,14 @@ class Certificate:
 def certify(
     queries: Any,
     positives: Any,
-    pool: Any,
+    pool: Any = None,
     temperature: float = 0.1,
     level: float = 0.95,
     *,
     link: Link | None = None,
+    design: str = "pool",
+    batch_negatives: str = "positives",
+    batch_size: int | None = None,
     groups: Any = None,
     pair_ids: Any = None,
     pool_ids: Any = None,
@@ -161,13 +207,23 @@ def certify(
         Row i of one belongs to row i of the other; n ≥ 2 pairs that the encoder was not trained on. Compared by
         cosine similarity, normalised inside.
     pool : array, memory map or tensor (N, d)
-        Draws of the data law, independent of the pairs; N ≥ 2.
+        Draws of the data law, independent of the pairs; N ≥ 2. For design "iid" (n, k, d); for "in_batch" and
+        "batches" it is left out.
     temperature : float
         Of the softmax link, > 0. Ignored when `link` is given.
     level : float
         Default level of the intervals, in (0, 1).
     link : Link, optional
         Another link from similarity to logit.
+    design : {"pool", "iid", "in_batch", "batches"}
+        Where negatives come from, which decides the standard error: one pool shared by all queries; fresh ones
+        for each query; the other pairs; the other pairs of consecutive batches of `batch_size`, an interval
+        over batches.
+    batch_negatives : {"positives", "queries", "both"}
+        For the last two designs: which side of the other pairs. The data law is then the law of that side.
+        "both" averages the two views of an instance, as for NT-Xent: an instance counts once.
+    batch_size : int, optional
+        For "batches": at least 3, a divisor of n.
     groups : array (N,), optional
         Instance of each pool row, when several rows are views of one instance.
     pair_ids : array (n,) or (n, 2), optional
@@ -204,9 +260,30 @@ def certify(
     link = Link.softmax(temperature) if link is None else link
     level = _level(level, 0.95)
     _checks.one_of("leaks", leaks, ["refuse", "exclude", "allow"])
+    _checks.one_of("design", design, DESIGNS)
+    _checks.one_of("batch_negatives", batch_negatives, ["positives", "queries", "both"])
     q, p = check_pairs(queries, positives)
-    if q.n < 2:
-        raise _checks.InvalidInput("queries has 1 row; needs at least 2.")
+    fewest = 2 if pool is not None else 3
+    if q.n < fewest:
+        raise _checks.InvalidInput(f"queries has {q.n} rows; needs at least {fewest}.")
+    if (pool is None) != (design in ("in_batch", "batches")):
+        state = "left out" if pool is None else "given"
+        raise _checks.InvalidInput(
+            f"pool is {state} with design {design!r}; 'pool' and 'iid' need it, the others do without."
+        )
+    if (batch_size is not None) != (design == "batches"):
+        raise _checks.InvalidInput(
+            f"batch_size is {batch_size} with design {design!r}; it belongs to 'batches'."
+        )
+    if design == "iid":
+        own = against_own(q, p, pool, link, groups=groups, show=progress)
+        return _certificate(own, link=link, design=design, level=level)
+    if design == "in_batch":
+        batch = within_batch(q, p, link, negatives=batch_negatives, show=progress)
+        return _certificate(batch, link=link, design=design, level=level)
+    if batch_size is not None:
+        batches = in_batches(q, p, link, batch_size, batch_negatives)
+        return _certificate(batches, link=link, design=design, level=level, batch_size=batch_size)
     candidates = Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
     candidates, groups, excluded = _without_leaks(candidates, [q, p], groups, pair_ids, pool_ids, leaks)
@@ -231,26 +308,29 @@ def _without_leaks(
     return pool.without(leaked), None if groups is None else np.asarray(groups)[~leaked], count
 
 
-def _certificate(measured: Measured, *, link: Link, design: str, level: float, excluded: int) -> Certificate:
+def _certificate(
+    measured: Measured,
+    *,
+    link: Link,
+    design: str,
+    level: float,
+    excluded: int = 0,
+    batch_size: int | None = None,
+) -> Certificate:
     rows = measured.rows
-    n, k = rows.low.size, rows.n_negatives
-    mass = rows.mass * (mass_count := rows.mass.size) / n
-    query_error = float(rows.jackknife.std(ddof=1)) / math.sqrt(n)
-    pool_error = float(mass.std(ddof=1)) / math.sqrt(mass_count)
+    errors = standard_errors(rows, design, batch_size)
     judged = judge_rows(rows)
-    # Weights of n queries are a noisy picture of a candidate: V/n of the spread is that noise.
-    hubness = max(0.0, float(mass.var(ddof=1) - rows.variance.mean() / n))
     return Certificate(
         cross_entropy=float(rows.jackknife.mean()),
-        standard_error=math.hypot(query_error, pool_error),
-        query_error=query_error,
-        pool_error=pool_error,
+        standard_error=errors.total,
+        query_error=errors.query,
+        pool_error=errors.pool,
         sandwich=Interval(float(rows.low.mean()), float(rows.up.mean())),
         risk_at_k=float(rows.loss_inside.mean()),
-        n_negatives=k,
-        n_pairs=n,
+        n_negatives=rows.n_negatives,
+        n_pairs=rows.low.size,
         ess=float(np.median(rows.ess)),
-        hubness=hubness,
+        hubness=errors.hubness,
         loss_share=carrying_share(rows.loss_inside),
         gates=judged.gates,
         verdict=judged.verdict,
@@ -259,8 +339,9 @@ def _certificate(measured: Measured, *, link: Link, design: str, level: float, e
         design=design,
         level=level,
         excluded=excluded,
+        degrees=errors.degrees,
         ranks=measured.ranks,
-        mass=mass,
+        mass=errors.mass,
         rows=rows,
     )
 

@@ -57,8 +57,7 @@ def predict_bias(
     Returns
     -------
     Predicted
-        `bias`, nats; `trusted` is False where 1/k is not the leading law: k < 10 V̄, or, with the positive in
-        the denominator, k < 10 r̄, where the positive itself and not the noise of the negatives rules the loss.
+        `bias`, nats; `trusted` is False where 1/k is not the leading law: below `ruled_from`.
 
     Notes
     -----
@@ -77,8 +76,18 @@ def predict_bias(
     k = _checks.integer("n_negatives", n_negatives, low=1)
     _checks.one_of("variant", variant, VARIANTS)
     mu = None if third is None else np.asarray(_checks.vector("third", third, length=v.size), dtype=np.float64)
-    trusted = k >= 10 * v.mean() and (variant == "outside" or k >= 10 * r.mean())
-    return Predicted(float(bias_curve(v, r, np.array([float(k)]), variant=variant, third=mu)[0]), bool(trusted))
+    trusted = k >= ruled_from(v, r, variant=variant)
+    return Predicted(float(bias_curve(v, r, np.array([float(k)]), variant=variant, third=mu)[0]), trusted)
+
+
+def ruled_from(variance: FloatArray, ratio: FloatArray, *, variant: str) -> float:
+    """Compute the k from which on 1/k is the leading law of the bias.
+
+    Ten times E V² / E V; with the positive in the denominator also ten times E r² / E r, below which the positive
+    itself, and not the noise of the negatives, rules the loss.
+    """
+    sizes = [variance] if variant == "outside" else [variance, ratio]
+    return float(10 * max((x @ x) / max(x.sum(), 1e-300) for x in sizes))
 
 
 def bias_curve(
