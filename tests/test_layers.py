@@ -12,7 +12,7 @@ RANKS = [
     ["_arrays", "_checks", "_files"],
     ["_metrics"],
     ["moments", "io"],
-    ["similarity"],
+    ["similarity", "whitening"],
     ["links"],
     ["tails"],
     ["losses"],

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from latentlink.links import Link
     from latentlink.risk import certify, negatives_needed
     from latentlink.search import Index
-    from latentlink.similarity import Whitener, cosine, dot, normalize, top_k
+    from latentlink.similarity import cosine, dot, normalize, top_k
     from latentlink.spaces import RelativeSpace, compare_maps, load_space
     from latentlink.tails import choose_link, fit_tail, judge, take_tail
+    from latentlink.whitening import Whitener
 
 _HOMES = {
     "InvalidInput": "_checks",
@@ -28,7 +29,7 @@ _HOMES = {
     "Link": "links",
     "Index": "search",
     "RelativeSpace": "spaces",
-    "Whitener": "similarity",
+    "Whitener": "whitening",
     "certify": "risk",
     "choose_link": "tails",
     "compare_maps": "spaces",

@@ -1,0 +1,303 @@
+"""Every way of making encoders comparable, side by side on pairs that no map was fitted on."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from latentlink import _checks
+from latentlink._metrics import Interval, paired_ranks, proportion_interval, recall_at, reciprocal_rank
+from latentlink.similarity import normalize, pairwise_similarity
+from latentlink.spaces.relative import RelativeSpace
+from latentlink.spaces.translate import cca_from, fit_procrustes, fit_ridge
+from latentlink.whitening import Whitener
+
+FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
+Spaces: TypeAlias = Mapping[str, FloatArray]
+# Given a source and a target: mapped queries of the source and mapped gallery of the target.
+Route: TypeAlias = Callable[[str, str], tuple[FloatArray, FloatArray]]
+
+METHODS = (
+    "random-cosine",
+    "kmeans-wip",
+    "param-wip",
+    "gcca",
+    "cca",
+    "ridge",
+    "procrustes",
+    "shuffled",
+)
+_SHARED = {
+    "random-cosine": {"anchors": "random", "similarity": "cosine"},
+    "kmeans-wip": {"anchors": "kmeans"},
+    "param-wip": {"anchors": "param"},
+    "gcca": {"anchors": "gcca"},
+    "shuffled": {"anchors": "gcca"},
+}
+# Maps whose result lies in the target's own coordinates, where a mean cosine means something.
+_TRANSLATIONS = ("ridge", "procrustes")
+
+
+@dataclass(frozen=True)
+class MapScore:
+    """How well queries of one encoder find the same items among vectors of another.
+
+    Attributes
+    ----------
+    method, source, target : str
+    n_queries : int
+        Held-out items; all of them are the gallery.
+    recall_at_1, recall_at_10, mrr : float
+    recall_at_1_interval, recall_at_10_interval : Interval
+        Wilson's 95 % interval over queries.
+    mean_cosine : float
+        Of a translated vector with the target's own, NaN for methods that do not translate.
+    seconds : float
+        CPU time of the fit; a shared space is fitted once for all pairs.
+    """
+
+    method: str
+    source: str
+    target: str
+    n_queries: int
+    recall_at_1: float
+    recall_at_1_interval: Interval
+    recall_at_10: float
+    recall_at_10_interval: Interval
+    mrr: float
+    mean_cosine: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MapComparison:
+    """What `compare_maps` measured.
+
+    Attributes
+    ----------
+    scores : tuple of MapScore
+        One for each (method, source, target).
+    n_fit, n_held_out : int
+    notes : tuple of str
+        What was left out and why.
+    """
+
+    scores: tuple[MapScore, ...]
+    n_fit: int
+    n_held_out: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that ran, in order."""
+        return tuple(dict.fromkeys(score.method for score in self.scores))
+
+    def of(self, method: str, source: str, target: str) -> MapScore:
+        """Return one score."""
+        for score in self.scores:
+            if (score.method, score.source, score.target) == (method, source, target):
+                return score
+        raise _checks.InvalidInput(f"no score of {method!r} from {source!r} to {target!r}; see .scores.")
+
+    def mean(self, method: str, *, names: Sequence[str] | None = None, metric: str = "recall_at_1") -> float:
+        """Return the mean of a metric over ordered pairs, of all encoders or of those named."""
+        _checks.one_of("method", method, self.methods)
+        _checks.one_of("metric", metric, ["recall_at_1", "recall_at_10", "mrr", "mean_cosine", "seconds"])
+        values = [
+            getattr(score, metric)
+            for score in self.scores
+            if score.method == method and (names is None or {score.source, score.target} <= set(names))
+        ]
+        if not values:
+            raise _checks.InvalidInput(f"names is {names!r}; needs two encoders of the comparison.")
+        return float(np.mean(values))
+
+    def table(self) -> str:
+        """Format the means over pairs, the best recall first, and the notes."""
+        rows = sorted(self.methods, key=lambda method: -self.mean(method))
+        lines = [f"{'method':14}{'R@1':>7}{'worst':>8}{'R@10':>8}{'MRR':>8}{'cosine':>8}{'CPU s':>8}"]
+        for method in rows:
+            worst = min(score.recall_at_1 for score in self.scores if score.method == method)
+            cosine, tenth = self.mean(method, metric="mean_cosine"), self.mean(method, metric="recall_at_10")
+            lines.append(
+                f"{method:14}{self.mean(method):7.3f}{worst:8.3f}{tenth:8.3f}"
+                f"{self.mean(method, metric='mrr'):8.3f}{'-' if np.isnan(cosine) else f'{cosine:.3f}':>8}"
+                f"{self.seconds(method):8.2f}"
+            )
+        lines.append(f"means over ordered pairs; {self.n_fit} pairs fitted, {self.n_held_out} held out")
+        return "\n".join([*lines, *self.notes])
+
+    def seconds(self, method: str) -> float:
+        """Return the CPU time of all fits of a method: once for a shared space, summed over pairs else."""
+        times = [score.seconds for score in self.scores if score.method == method]
+        return times[0] if method in _SHARED else float(sum(times))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        return asdict(self)
+
+
+def compare_maps(
+    spaces: Mapping[str, Any],
+    *,
+    holdout: float | Any = 0.2,
+    methods: Sequence[str] = METHODS,
+    n_anchors: int = 256,
+    seed: int = 0,
+) -> MapComparison:
+    """Fit every map on some pairs and search with it on the others.
+
+    Parameters
+    ----------
+    spaces : mapping of name to (n, d_i) array
+        Row j of every array is the same item.
+    holdout : float in (0, 1) or int array
+        Share of the items to hold out at random, or the held-out row numbers.
+    methods : sequence of str
+        Among `METHODS`. "shuffled" is the control: the closed form fitted on broken pairs, at chance level.
+    n_anchors : int
+        Lowered, with a note, where the fitted items allow fewer.
+    seed : int
+
+    Returns
+    -------
+    MapComparison
+
+    Notes
+    -----
+    Queries come from `source`, the gallery is `target`, both held-out rows only; cosine of mapped vectors, and
+    a tie counts against the search. Shared-space methods are fitted once over all encoders, the others for
+    each ordered pair.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(300, 8))
+    >>> spaces = {"a": x, "b": x @ rng.normal(size=(8, 8))}
+    >>> result = compare_maps(spaces, methods=["ridge", "shuffled"], n_anchors=8)
+    >>> result.mean("ridge")
+    1.0
+    >>> result.mean("shuffled") < 0.2
+    True
+    """
+    data = {str(name): np.asarray(_checks.matrix(str(name), x, min_rows=4)) for name, x in spaces.items()}
+    if len(data) < 2:
+        raise _checks.InvalidInput(f"spaces has {len(data)} encoder; a comparison needs at least 2.")
+    _checks.same_rows(**data)
+    for method in methods:
+        _checks.one_of("methods", method, METHODS)
+    n = next(iter(data.values())).shape[0]
+    held = _held_out(holdout, n, seed)
+    kept = np.setdiff1d(np.arange(n), held)
+    fit = {name: x[kept].astype(np.float64) for name, x in data.items()}
+    test = {name: x[held].astype(np.float64) for name, x in data.items()}
+    largest = min(kept.size - 1, sum(x.shape[1] for x in data.values()))
+    notes = []
+    if n_anchors > largest:
+        notes.append(f"n_anchors lowered from {n_anchors} to {largest}: {kept.size} fitted items allow no more")
+    scores: list[MapScore] = []
+    for method in methods:
+        if method == "param-wip" and not _has_torch():
+            notes.append('param-wip left out: it needs torch (pip install "latentlink[torch]")')
+            continue
+        scores.extend(_score(method, fit, test, min(n_anchors, largest), seed))
+    return MapComparison(tuple(scores), kept.size, held.size, tuple(notes))
+
+
+def _score(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> list[MapScore]:
+    started = time.process_time()
+    route = _ROUTES.get(method, _shared_route)(method, fit, test, n_anchors, seed)
+    shared = time.process_time() - started
+    scores = []
+    for source, target in itertools.permutations(fit, 2):
+        started = time.process_time()
+        queries, gallery = route(source, target)
+        seconds = shared if method in _SHARED else time.process_time() - started
+        rank = paired_ranks(normalize(queries, on_zero="skip"), normalize(gallery, on_zero="skip"))
+        first, tenth = recall_at(rank, 1), recall_at(rank, 10)
+        scores.append(
+            MapScore(
+                method=method,
+                source=source,
+                target=target,
+                n_queries=rank.size,
+                recall_at_1=float(first.mean()),
+                recall_at_1_interval=proportion_interval(first),
+                recall_at_10=float(tenth.mean()),
+                recall_at_10_interval=proportion_interval(tenth),
+                mrr=float(reciprocal_rank(rank).mean()),
+                mean_cosine=float(pairwise_similarity(queries, gallery).mean())
+                if method in _TRANSLATIONS
+                else float("nan"),
+                seconds=seconds,
+            )
+        )
+    return scores
+
+
+def _shared_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
+    if method == "shuffled":
+        rng = np.random.default_rng(seed)
+        fit = {name: x[rng.permutation(x.shape[0])] for name, x in fit.items()}
+    space = RelativeSpace(n_anchors, seed=seed, **_SHARED[method]).fit(fit)
+    encoded = {name: space.encode(x, source=name) for name, x in test.items()}
+    return lambda source, target: (encoded[source], encoded[target])
+
+
+def _ridge_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
+    return lambda source, target: (
+        fit_ridge(fit[source], fit[target], seed=seed)(test[source]),
+        test[target],
+    )
+
+
+def _procrustes_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
+    return lambda source, target: (fit_procrustes(fit[source], fit[target])(test[source]), test[target])
+
+
+def _cca_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
+    whiteners = {name: Whitener().fit(x) for name, x in fit.items()}
+    whitened = {name: whiteners[name].transform(x) for name, x in fit.items()}
+
+    def route(source: str, target: str) -> tuple[FloatArray, FloatArray]:
+        first, second = cca_from(
+            whiteners[source], whiteners[target], whitened[source], whitened[target], n_components=n_anchors
+        )
+        return first(test[source]), second(test[target])
+
+    return route
+
+
+_ROUTES: dict[str, Callable[[str, Spaces, Spaces, int, int], Route]] = {
+    "ridge": _ridge_route,
+    "procrustes": _procrustes_route,
+    "cca": _cca_route,
+}
+
+
+def _held_out(holdout: Any, n: int, seed: int) -> np.ndarray[Any, Any]:
+    if np.ndim(holdout) == 0:
+        share = _checks.number("holdout", holdout, low=0, high=1, open_low=True)
+        count = round(share * n)
+        if not 2 <= count <= n - 2:
+            raise _checks.InvalidInput(
+                f"holdout is {holdout} of {n} items; needs at least 2 held out and 2 fitted."
+            )
+        return np.sort(np.random.default_rng(seed).choice(n, count, replace=False))
+    held = np.unique(np.asarray(holdout))
+    if held.dtype.kind not in "iu" or held[0] < 0 or held[-1] >= n or not 2 <= held.size <= n - 2:
+        raise _checks.InvalidInput(
+            f"holdout must hold row numbers from 0 to {n - 1}, at least 2, and leave at least 2 to fit."
+        )
+    return held
+
+
+def _has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
