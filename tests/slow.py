@@ -33,3 +33,26 @@ def retrieval_of_one(similarities, gains, k):
     first = next(place for place, g in enumerate(found) if g > 0)
     n_found = sum(g > 0 for g in found[:k])
     return float(n_found > 0), n_found / sum(g > 0 for g in gains), dcg / best, 1 / (first + 1)
+
+
+def nt_xent_slow(z0, z1, temperature):
+    """NT-Xent by its definition, one view at a time; NumPy float64."""
+    import numpy as np
+
+    z = np.concatenate([z0, z1]).astype(float)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    logits = z @ z.T / temperature
+    n = len(z0)
+    others = [[j for j in range(2 * n) if j != i] for i in range(2 * n)]
+    totals = [np.logaddexp.reduce(logits[i, others[i]]) for i in range(2 * n)]
+    return np.array([totals[i] - logits[i, (i + n) % (2 * n)] for i in range(2 * n)])
+
+
+def info_nce_slow(queries, positives, temperature):
+    """One-way InfoNCE by its definition; NumPy float64."""
+    import numpy as np
+
+    q = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    p = positives / np.linalg.norm(positives, axis=1, keepdims=True)
+    logits = q.astype(float) @ p.astype(float).T / temperature
+    return np.logaddexp.reduce(logits, axis=1) - np.diagonal(logits)

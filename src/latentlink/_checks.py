@@ -7,6 +7,7 @@ Public functions check through this module; inner code may assume.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -141,7 +142,7 @@ def number(
         raise InvalidType(f"{name} is {value!r} of type {type(value).__name__}; needs a number.")
     result = float(value)
     below = result <= low if open_low else result < low
-    if not np.isfinite(result) or below or result > high:
+    if not math.isfinite(result) or below or result > high:
         raise InvalidInput(f"{name} is {value}; needs a number {_range(low, high, open_low)}.")
     return result
 

@@ -7,6 +7,7 @@ need("torch", extra="torch", job="latentlink.losses")
 from latentlink.losses.functional import info_nce, nt_xent, symmetric_info_nce, weince  # noqa: E402
 from latentlink.losses.modules import (  # noqa: E402
     InfoNCELoss,
+    LogitScale,
     NTXentLoss,
     SymmetricInfoNCELoss,
     WEINCELoss,
@@ -14,6 +15,7 @@ from latentlink.losses.modules import (  # noqa: E402
 
 __all__ = [
     "InfoNCELoss",
+    "LogitScale",
     "NTXentLoss",
     "SymmetricInfoNCELoss",
     "WEINCELoss",

@@ -80,12 +80,12 @@ def two_view_choice(z0: Any, z1: Any, labels: Tensor | None, same: Tensor | None
     positive = rows[None, :] == ((rows + n) % max(1, 2 * n))[:, None]  # (2n, 2n)
     itself = rows[None, :] == rows[:, None]
     known = _known_same(labels, labels, n, n, u.device)
-    blocked = _mask(same, ((n, n), (2 * n, 2 * n)), u.device)
+    blocked = as_mask(same, ((n, n), (2 * n, 2 * n)), u.device)
     for mask in (known, blocked):
         if mask is not None:
             itself = itself | (mask.repeat(2, 2) if mask.shape[0] == n else mask)
     negative = ~(itself | positive)
-    return Choice(u @ u.T, positive, negative, u, u, normalize, max(0, 2 * n - 2))
+    return Choice(_inputs.product(u, u), positive, negative, u, u, normalize, max(0, 2 * n - 2))
 
 
 def tower_choices(
@@ -99,10 +99,10 @@ def tower_choices(
     n = u.shape[0]
     positive = torch.eye(n, dtype=torch.bool, device=u.device)
     negative = ~positive
-    for mask in (_known_same(labels, labels, n, n, u.device), _mask(same, ((n, n),), u.device)):
+    for mask in (_known_same(labels, labels, n, n, u.device), as_mask(same, ((n, n),), u.device)):
         if mask is not None:
             negative = negative & ~mask
-    s = u @ v.T  # (n, n)
+    s = _inputs.product(u, v)  # (n, n)
     size = max(0, n - 1)
     return (
         Choice(s, positive, negative, u, v, normalize, size),
@@ -169,13 +169,14 @@ def one_way_choice(
         else:
             candidates = torch.cat([candidates, extra])  # (c, d)
         count += size
-    blocked = _mask(same, (tuple(negative.shape),), device)
+    blocked = as_mask(same, (tuple(negative.shape),), device)
     if blocked is not None:
         negative = negative & ~blocked & ~positive
     if candidates.ndim == 3:
-        s = torch.einsum("nd,ncd->nc", u, candidates)
+        with torch.autocast(device_type=u.device.type, enabled=False):
+            s = torch.einsum("nd,ncd->nc", u, candidates)
     else:
-        s = u @ candidates.T
+        s = _inputs.product(u, candidates)
     return Choice(s, positive, negative, u, candidates, normalize, count)
 
 
@@ -191,17 +192,21 @@ def _known_same(
     """Compare labels (n,) and (m,) to a mask (n, m) of equal ones."""
     if labels is None or others is None or not shared:
         return None
-    return _labels("labels", labels, n).to(device)[:, None] == _labels("labels", others, m).to(device)[None, :]
+    return (
+        as_labels("labels", labels, n).to(device)[:, None] == as_labels("labels", others, m).to(device)[None, :]
+    )
 
 
-def _labels(name: str, labels: Tensor, n: int) -> Tensor:
+def as_labels(name: str, labels: Tensor, n: int) -> Tensor:
+    """Return labels (n,) or (n, 1) as (n,), in their own type: integers never pass through float."""
     flat = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.shape != (n,):
         raise _checks.InvalidInput(f"{name} has shape {tuple(labels.shape)}; needs ({n},).")
     return flat
 
 
-def _mask(same: Tensor | None, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor | None:
+def as_mask(same: Tensor | None, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor | None:
+    """Return a mask of pairs that are not negatives, of one of the `shapes`."""
     if same is None:
         return None
     if same.dtype != torch.bool:

@@ -70,3 +70,18 @@ def unit_rows(name: str, x: Tensor, dtype: torch.dtype, *, normalize: bool = Tru
     largest = largest.to(dtype)
     y = wide / (largest * known + (1 - known)) * known
     return y * torch.rsqrt((y * y).sum(dim=-1, keepdim=True) + (1 - known))
+
+
+def product(u: Tensor, v: Tensor) -> Tensor:
+    """Multiply (r, d) by (c, d) to (r, c) in their own type, whatever autocast would make of it."""
+    with torch.autocast(device_type=u.device.type, enabled=False):
+        return u @ v.T
+
+
+def below_endpoint(highest: Tensor, endpoint: float) -> None:
+    """Raise when the largest similarity lies beyond the endpoint by more than rounding."""
+    if float(highest) > endpoint + 1e-4:
+        raise _checks.InvalidInput(
+            f"similarity {float(highest):g} exceeds the endpoint {endpoint:g} beyond rounding "
+            "(tolerance 0.0001); are the rows normalised?"
+        )

@@ -91,7 +91,7 @@ def info_nce(
     tau = _inputs.temperature(temperature)
     _checks.one_of("denominator", denominator, DENOMINATORS)
     choice = one_way_choice(queries, positives, negatives, labels, negative_labels, same, in_batch, normalize)
-    return _weighted(choice_losses(choice.similarities / tau, choice, denominator), weights)
+    return weighted(choice_losses(choice.similarities / tau, choice, denominator), weights)
 
 
 def nt_xent(
@@ -148,7 +148,7 @@ def nt_xent(
     tau = _inputs.temperature(temperature)
     _checks.one_of("denominator", denominator, DENOMINATORS)
     choice = two_view_choice(z0, z1, labels, same, normalize)
-    return _weighted(choice_losses(choice.similarities / tau, choice, denominator), weights)
+    return weighted(choice_losses(choice.similarities / tau, choice, denominator), weights)
 
 
 def symmetric_info_nce(
@@ -206,7 +206,7 @@ def symmetric_info_nce(
     _checks.one_of("denominator", denominator, DENOMINATORS)
     there, back = tower_choices(a, b, labels, same, normalize)
     halves = [choice_losses(choice.similarities / tau, choice, denominator) for choice in (there, back)]
-    return _weighted(torch.cat(halves), weights)
+    return weighted(torch.cat(halves), weights)
 
 
 def weince(
@@ -286,7 +286,7 @@ def weince(
         choice_losses(_blended(choice, shortfall, tau, blend, beta, rule), choice, denominator)
         for choice, shortfall, blend, beta in zip(choices, shortfalls, blends, betas, strict=True)
     ]
-    return _weighted(torch.cat(parts), weights)
+    return weighted(torch.cat(parts), weights)
 
 
 def choice_losses(logits: Tensor, choice: Choice, denominator: str) -> Tensor:
@@ -321,12 +321,7 @@ def exact_shortfalls(choice: Choice, endpoint: float, gate: Gate) -> Tensor:
     s = choice.similarities
     if not torch.compiler.is_compiling() and s.device.type == "cpu" and s.numel():
         taking_part = s.detach().masked_fill(~(choice.positive | choice.negative), -torch.inf)
-        highest = float(taking_part.amax())
-        if highest > endpoint + 1e-4:
-            raise _checks.InvalidInput(
-                f"similarity {highest:g} exceeds the endpoint {endpoint:g} beyond rounding "
-                "(tolerance 0.0001); are the rows normalised?"
-            )
+        _inputs.below_endpoint(taking_part.amax(), endpoint)
     shortfall = endpoint - s
     if choice.unit and endpoint == 1.0 and s.numel():
         nearest = min(s.shape[1], max(64, gate.columns(choice.n_negatives)) + 1)
@@ -361,7 +356,8 @@ def _blended(
     return (1 - share) * soft + share * bent
 
 
-def _weighted(losses: Tensor, weights: Tensor | None) -> Tensor:
+def weighted(losses: Tensor, weights: Tensor | None) -> Tensor:
+    """Multiply losses by weights of the same shape."""
     if weights is None:
         return losses
     if weights.shape != losses.shape:

@@ -1,31 +1,94 @@
 """Loss modules: thin faces of the pure functions, callable as the users of other libraries call theirs.
 
-No module keeps anything from one call to the next but its settings (and a learnable temperature, if asked for).
+No module keeps anything from one call to the next but its settings and a learnable temperature, if asked for.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from latentlink import _checks
-from latentlink.losses import _inputs, functional
-from latentlink.losses._choices import LAYOUTS, choices_of
+from latentlink.losses import _faces, _inputs
+from latentlink.losses._choices import LAYOUTS
 from latentlink.tails.online import Gate, QueryStatistics
 
+REDUCTIONS = ("mean", "sum", "none")
+RELEASED = Gate(evidence="regression", beta="unit", pivot=None, tail_size=None, floor=1e-6, softening=0.0)
 
-class InfoNCELoss(nn.Module):
+
+class LogitScale(nn.Module):
+    """Learn a temperature as the logarithm of its inverse, clamped as CLIP's.
+
+    Parameters
+    ----------
+    temperature : float
+        Where it starts.
+    largest : float
+        Largest inverse temperature.
+
+    Examples
+    --------
+    >>> scale = LogitScale(0.07)
+    >>> round(float(scale().detach()), 4), bool(scale.clamped)
+    (0.07, False)
+    """
+
+    def __init__(self, temperature: float = 0.07, largest: float = 100.0) -> None:
+        super().__init__()
+        start = -math.log(_checks.number("temperature", temperature, low=0, open_low=True))
+        self.largest = _checks.number("largest", largest, low=0, open_low=True)
+        self.log_scale = nn.Parameter(torch.tensor(start))
+
+    def forward(self) -> Tensor:
+        """Return the temperature, a tensor of one value with a graph."""
+        return torch.exp(-self.log_scale.clamp(max=math.log(self.largest)))
+
+    @property
+    def clamped(self) -> Tensor:
+        """Whether the clamp is active; the temperature then gets no gradient."""
+        return self.log_scale.detach() > math.log(self.largest)
+
+
+class _Loss(nn.Module):
+    layout: str
+
+    def __init__(
+        self, temperature: float | Tensor | nn.Module, reduction: str, options: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        if not isinstance(temperature, nn.Module):
+            _inputs.temperature(temperature)
+        self.temperature = temperature
+        self.reduction = _checks.one_of("reduction", reduction, REDUCTIONS)
+        self.options = options
+
+    def extra_repr(self) -> str:
+        """Print the settings, temperature and its inverse side by side."""
+        if isinstance(self.temperature, nn.Module):
+            return f"reduction={self.reduction!r}"
+        tau = float(self.temperature)
+        return f"temperature={tau:g} (scale {1 / tau:g}), reduction={self.reduction!r}"
+
+    def settings(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Join the settings of the module and of one call."""
+        tau = self.temperature() if isinstance(self.temperature, nn.Module) else self.temperature
+        return {"temperature": tau, "reduction": self.reduction, **self.options, **options}
+
+
+class InfoNCELoss(_Loss):
     """Score queries against their positives, one way.
 
     Parameters
     ----------
-    temperature : float or tensor of one value
+    temperature : float, tensor of one value, or LogitScale
+    reduction : {"mean", "sum", "none"}
     negative_mode : {"unpaired", "paired"}
         Whether explicit negatives are shared (m, d) or each query's own (n, m, d).
-    reduction : {"mean", "sum", "none"}
     options
         Keyword options of `latentlink.losses.functional.info_nce`.
 
@@ -38,42 +101,40 @@ class InfoNCELoss(nn.Module):
 
     def __init__(
         self,
-        temperature: float | Tensor = 0.1,
-        negative_mode: str = "unpaired",
+        temperature: float | Tensor | nn.Module = 0.1,
         reduction: str = "mean",
+        negative_mode: str = "unpaired",
         **options: Any,
     ) -> None:
-        super().__init__()
-        self.temperature = _inputs.temperature(temperature)
+        super().__init__(temperature, reduction, options)
         self.negative_mode = _checks.one_of("negative_mode", negative_mode, ["unpaired", "paired"])
-        self.reduction = _checks.one_of("reduction", reduction, ["mean", "sum", "none"])
-        self.options = options
 
     def forward(
         self, query: Tensor, positive_key: Tensor, negative_keys: Tensor | None = None, **options: Any
     ) -> Tensor:
-        """Compute the loss: (n, d), (n, d), optional negatives → scalar, or (n,) unreduced."""
+        """Compute the loss: (n, d), (n, d), optional negatives → scalar, or (n,) unreduced.
+
+        With explicit negatives the other positives are not negatives, unless ``in_batch=True``.
+        """
         if negative_keys is not None and negative_keys.ndim != (3 if self.negative_mode == "paired" else 2):
             needed = "(n, m, d)" if self.negative_mode == "paired" else "(m, d)"
             raise _checks.InvalidInput(
                 f"negative_keys has shape {tuple(negative_keys.shape)}; needs {needed} "
                 f"for negative_mode={self.negative_mode!r}."
             )
-        each = functional.info_nce(
-            query, positive_key, negative_keys, temperature=self.temperature, **{**self.options, **options}
-        )
-        return reduce(each, self.reduction)
+        return _faces.plain("one_way", query, positive_key, negative_keys, **self.settings(options))
 
 
-class NTXentLoss(nn.Module):
+class NTXentLoss(_Loss):
     """Score two views of each item against all other views.
 
     Parameters
     ----------
-    temperature : float or tensor of one value
+    temperature : float, tensor of one value, or LogitScale
     reduction : {"mean", "sum", "none"}
     options
-        Keyword options of `latentlink.losses.functional.nt_xent`.
+        Keyword options of `latentlink.losses.functional.nt_xent`, and `memory`, the MiB of tiles that may be
+        kept between the forward and the backward walk.
 
     Examples
     --------
@@ -82,59 +143,58 @@ class NTXentLoss(nn.Module):
     7.0000...
     """
 
-    def __init__(self, temperature: float | Tensor = 0.5, reduction: str = "mean", **options: Any) -> None:
-        super().__init__()
-        self.temperature = _inputs.temperature(temperature)
-        self.reduction = _checks.one_of("reduction", reduction, ["mean", "sum", "none"])
-        self.options = options
+    def __init__(
+        self, temperature: float | Tensor | nn.Module = 0.5, reduction: str = "mean", **options: Any
+    ) -> None:
+        super().__init__(temperature, reduction, options)
 
     def forward(self, z0: Tensor, z1: Tensor, **options: Any) -> Tensor:
         """Compute the loss: (n, d), (n, d) → scalar, or (2n,) unreduced."""
-        each = functional.nt_xent(z0, z1, temperature=self.temperature, **{**self.options, **options})
-        return reduce(each, self.reduction)
+        return _faces.plain("nt_xent", z0, z1, **self.settings(options))
 
 
-class SymmetricInfoNCELoss(nn.Module):
+class SymmetricInfoNCELoss(_Loss):
     """Score paired towers in both directions.
 
     Parameters
     ----------
-    temperature : float or tensor of one value
+    temperature : float, tensor of one value, or LogitScale
     reduction : {"mean", "sum", "none"}
     options
-        Keyword options of `latentlink.losses.functional.symmetric_info_nce`.
+        Keyword options of `latentlink.losses.functional.symmetric_info_nce`, and `memory` as in `NTXentLoss`.
 
     Examples
     --------
-    >>> loss = SymmetricInfoNCELoss(temperature=0.07)
-    >>> float(loss(torch.eye(4), torch.eye(4))) < 1e-3
+    >>> loss = SymmetricInfoNCELoss(temperature=LogitScale())
+    >>> float(loss(torch.eye(4), torch.eye(4)).detach()) < 1e-3
     True
     """
 
-    def __init__(self, temperature: float | Tensor = 0.07, reduction: str = "mean", **options: Any) -> None:
-        super().__init__()
-        self.temperature = _inputs.temperature(temperature)
-        self.reduction = _checks.one_of("reduction", reduction, ["mean", "sum", "none"])
-        self.options = options
+    def __init__(
+        self, temperature: float | Tensor | nn.Module = 0.07, reduction: str = "mean", **options: Any
+    ) -> None:
+        super().__init__(temperature, reduction, options)
 
     def forward(self, a: Tensor, b: Tensor, **options: Any) -> Tensor:
         """Compute the loss: (n, d), (n, d) → scalar, or (2n,) unreduced."""
-        each = functional.symmetric_info_nce(a, b, temperature=self.temperature, **{**self.options, **options})
-        return reduce(each, self.reduction)
+        return _faces.plain("symmetric", a, b, **self.settings(options))
 
 
-class WEINCELoss(nn.Module):
+class WEINCELoss(_Loss):
     """Score with the WEINCE logit, which bends towards a shortfall law where a tail ends at the endpoint.
 
     Parameters
     ----------
-    temperature : float or tensor of one value
-    evidence, beta, pivot, gap_sharpness, margin, evidence_sharpness, tail_size, softening
-        Rule for beta and blend; see `latentlink.tails.online.Gate`.
+    temperature : float, tensor of one value, or LogitScale
     layout : {"nt_xent", "one_way", "symmetric"}
+        Who chooses among whom: as in `NTXentLoss`, `InfoNCELoss` or `SymmetricInfoNCELoss`.
     reduction : {"mean", "sum", "none"}
-    options
-        Further keyword options of `latentlink.losses.functional.weince`.
+    gate : Gate, optional
+        Rule for beta and blend; by default likelihood evidence and an absolute pivot of the gap.
+    evidence, beta, pivot, gap_sharpness, margin, evidence_sharpness, tail_size, softening, …
+        Single fields of the gate.
+    options : dict, optional
+        Further keyword options of `latentlink.losses.functional.weince`; they may also be given with a call.
 
     Examples
     --------
@@ -146,7 +206,7 @@ class WEINCELoss(nn.Module):
 
     def __init__(
         self,
-        temperature: float | Tensor = 0.5,
+        temperature: float | Tensor | nn.Module = 0.5,
         *,
         layout: str = "nt_xent",
         reduction: str = "mean",
@@ -154,64 +214,29 @@ class WEINCELoss(nn.Module):
         options: dict[str, Any] | None = None,
         **rule: Any,
     ) -> None:
-        super().__init__()
-        self.temperature = _inputs.temperature(temperature)
+        super().__init__(temperature, reduction, options or {})
         self.layout = _checks.one_of("layout", layout, LAYOUTS)
-        self.reduction = _checks.one_of("reduction", reduction, ["mean", "sum", "none"])
         self.gate = dataclasses.replace(gate if gate is not None else Gate(), **rule)
-        self.options = options or {}
 
     @classmethod
-    def released(cls, temperature: float | Tensor = 0.5, **settings: Any) -> WEINCELoss:
+    def released(cls, temperature: float | Tensor | nn.Module = 0.5, **settings: Any) -> WEINCELoss:
         """Make the loss of the authors' released code: regression evidence, relative pivot, beta 1."""
         return cls(temperature, gate=RELEASED, **settings)
 
     @classmethod
-    def paper(cls, temperature: float | Tensor = 0.5, **settings: Any) -> WEINCELoss:
+    def paper(cls, temperature: float | Tensor | nn.Module = 0.5, **settings: Any) -> WEINCELoss:
         """Make the loss as the paper writes it: as `released`, with each query's own beta."""
         return cls(temperature, gate=dataclasses.replace(RELEASED, beta="estimated"), **settings)
 
     def forward(self, z0: Tensor, z1: Tensor, negatives: Tensor | None = None, **options: Any) -> Tensor:
         """Compute the loss: (n, d), (n, d) → scalar, or (n,) or (2n,) unreduced."""
-        each = functional.weince(
-            z0,
-            z1,
-            negatives,
-            layout=self.layout,
-            temperature=self.temperature,
-            gate=self.gate,
-            **{**self.options, **options},
-        )
-        return reduce(each, self.reduction)
+        return _faces.weince(self.layout, z0, z1, negatives, gate=self.gate, **self.settings(options))
 
-    @torch.no_grad()
     def statistics(
         self, z0: Tensor, z1: Tensor, negatives: Tensor | None = None, **options: Any
     ) -> QueryStatistics:
         """Compute gap, beta, evidence and blend of each query; detached, and nothing is remembered."""
-        settings = {**self.options, **options}
-        choices = choices_of(
-            z0,
-            z1,
-            negatives,
-            self.layout,
-            settings.get("labels"),
-            settings.get("negative_labels"),
-            settings.get("same"),
-            settings.get("in_batch"),
-            settings.get("normalize", True),
-        )
-        endpoint = settings.get("endpoint", 1.0)
-        shortfalls = [functional.exact_shortfalls(choice, endpoint, self.gate) for choice in choices]
-        return functional.tail_statistics(choices, shortfalls, self.gate)
-
-
-RELEASED = Gate(evidence="regression", beta="unit", pivot=None, tail_size=None, floor=1e-6, softening=0.0)
-
-
-def reduce(each: Tensor, reduction: str) -> Tensor:
-    """Reduce losses (n,) by "mean", "sum" or "none"; the mean over no query is 0."""
-    if reduction == "none":
-        return each
-    total = each.sum()
-    return total / max(1, each.shape[0]) if reduction == "mean" else total
+        joined = {**self.options, **options}
+        known = ("labels", "negative_labels", "same", "in_batch", "normalize", "endpoint")
+        settings = {name: joined[name] for name in known if name in joined}
+        return _faces.statistics(self.layout, z0, z1, negatives, gate=self.gate, **settings)

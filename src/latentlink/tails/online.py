@@ -95,6 +95,13 @@ class Gate:
         wanted = released_tail_size(n_negatives) if self.tail_size is None else self.tail_size
         return min(wanted, n_negatives)
 
+    @property
+    def reach(self) -> float:
+        """Gap above which a query's blend is 0 whatever its tail; infinity when only the tail can tell."""
+        if self.evidence != "likelihood" or self.pivot is None:
+            return math.inf
+        return self.pivot * math.exp(math.log(1 / _LEAST_BLEND - 1) / self.gap_sharpness)
+
     def statistics(self, shortfalls: Array) -> QueryStatistics:
         """Compute gap, beta, evidence and blend of each query.
 
