@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,6 +106,25 @@ class Tail:
         """Share of each query's candidates above its threshold, (n,)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(self.counts / self.n_candidates)
+
+    def top(self, tail_size: int) -> Tail:
+        """Take the `tail_size` largest of each row, with the next one as threshold.
+
+        Rows with fewer than `tail_size` + 1 exceedances become NaN.
+        """
+        size = _checks.integer("tail_size", tail_size, low=1, high=self.tail_size - 1)
+        enough = self.counts > size
+        xp = namespace(self.values)
+        values = xp.where(
+            like(enough, self.values)[:, None], self.values[:, :size], self.values[:, :size] * np.nan
+        )
+        return replace(
+            self,
+            values=values,
+            threshold=self.values[:, size],
+            counts=np.where(enough, size, 0),
+            owners=None if self.owners is None else self.owners[:size],
+        )
 
     @property
     def pooled(self) -> bool:
@@ -347,8 +366,6 @@ def _tail_size(
 def _in_coordinate(tail: Tail, coordinate: str) -> Tail:
     if coordinate == "similarity":
         return tail
-    from dataclasses import replace
-
     xp = namespace(tail.values)
     squared = {name: getattr(tail, name) * xp.abs(getattr(tail, name)) for name in ("values", "threshold")}
     return replace(tail, coordinate=coordinate, **squared)

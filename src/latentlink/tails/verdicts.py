@@ -161,6 +161,63 @@ def judge(tail: Tail, *, level: float = 0.1) -> Verdict:
     )
 
 
+class EndpointTest(NamedTuple):
+    """Exact test of the endpoint, one value a query: small `p_below` says that the tail ends before it."""
+
+    statistic: FloatArray
+    p_below: FloatArray
+    p_above: FloatArray
+    rejected: int
+    discoveries: int
+
+
+def endpoint_test(tail: Tail, *, level: float = 0.05) -> EndpointTest:
+    """Test whether each tail ends at its endpoint, whatever its exponent.
+
+    Parameters
+    ----------
+    tail : Tail
+        With an endpoint.
+    level : float
+        One-sided, of each query's test.
+
+    Returns
+    -------
+    EndpointTest
+        `p_below` is small where the tail ends below the endpoint, `p_above` where it would go beyond it (or
+        piles up at it); `rejected` and `discoveries` count small `p_below`, the latter at a false discovery
+        rate `level`.
+
+    Notes
+    -----
+    If the tail ends there, log(reach / shortfall) is exponential for every beta, so Greenwood's ratio of it has
+    the same exact null as in `judge`. 64 exceedances cannot see an end at 0.95; 1024 can.
+
+    Examples
+    --------
+    >>> from latentlink import take_tail
+    >>> s = 0.6 - 0.6 * np.random.default_rng(0).uniform(size=(200, 500)) ** 0.4
+    >>> endpoint_test(take_tail(similarities=s)).rejected > 80
+    True
+    """
+    if tail.endpoint is None:
+        raise _checks.InvalidInput("tail has no endpoint; give take_tail the one to test.")
+    values = np.asarray(to_numpy(tail.values), dtype=np.float64)
+    reach = tail.endpoint - np.asarray(to_numpy(tail.threshold), dtype=np.float64)[:, None]
+    floor = float(np.finfo(to_numpy(tail.values).dtype).eps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = greenwood(np.log(reach / np.clip(tail.endpoint - values, floor, None)), tail.counts)
+    p_below, p_above = np.full(statistic.shape, np.nan), np.full(statistic.shape, np.nan)
+    tested = np.isfinite(statistic) & (tail.counts >= 2)
+    for k in np.unique(tail.counts[tested]).tolist():
+        rows = tested & (tail.counts == k)
+        null = exponential_null(k)
+        p_below[rows], p_above[rows] = lower_p(null, statistic[rows]), upper_p(null, statistic[rows])
+    return EndpointTest(
+        statistic, p_below, p_above, int((p_below <= level).sum()), false_discovery(p_below[tested], level)
+    )
+
+
 def greenwood(excesses: Array, counts: Any) -> Array:
     """Compute Greenwood's ratio mean y² / (mean y)² of excesses (n, k), NaN-padded: (n,).
 
