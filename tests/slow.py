@@ -56,3 +56,38 @@ def info_nce_slow(queries, positives, temperature):
     p = positives / np.linalg.norm(positives, axis=1, keepdims=True)
     logits = q.astype(float) @ p.astype(float).T / temperature
     return np.logaddexp.reduce(logits, axis=1) - np.diagonal(logits)
+
+
+def pareto_negative_log_likelihood(y, sigma, xi):
+    """Of excesses y under the generalised Pareto law, by its formula."""
+    import math
+
+    if xi == 0:
+        return sum(math.log(sigma) + value / sigma for value in y)
+    return sum(math.log(sigma) + (1 + 1 / xi) * math.log1p(xi * value / sigma) for value in y)
+
+
+def zhang_stephens(y):
+    """Shape and scale by Zhang and Stephens 2009, one loop a sum."""
+    import math
+
+    y, n = sorted(y), len(y)
+    m = 20 + int(n**0.5)
+    quartile = y[int(n / 4 + 0.5) - 1]
+    thetas = [1 / y[-1] + (1 - math.sqrt(m / (j - 0.5))) / (3 * quartile) for j in range(1, m + 1)]
+    xis = [sum(math.log(1 - theta * value) for value in y) / n for theta in thetas]
+    heights = [n * (math.log(-theta / xi) - xi - 1) for theta, xi in zip(thetas, xis, strict=True)]
+    weights = [math.exp(height - max(heights)) for height in heights]
+    theta = sum(w * t for w, t in zip(weights, thetas, strict=True)) / sum(weights)
+    xi = sum(math.log(1 - theta * value) for value in y) / n
+    return xi, -xi / theta
+
+
+def largest_similarities(embeddings, tail_size):
+    """The tail of each row of unit vectors against all others: values and threshold, by full sorts."""
+    values, thresholds = [], []
+    for i, query in enumerate(embeddings):
+        others = sorted((float(query @ x) for j, x in enumerate(embeddings) if j != i), reverse=True)
+        values.append(others[:tail_size])
+        thresholds.append(others[tail_size])
+    return values, thresholds

@@ -48,6 +48,8 @@ def _strip(pairs: Pairs, rows: Tensor, columns: int, *, by_row: bool) -> Tensor:
     if pairs.same is not None:
         s.masked_fill_(pairs.same[rows] if by_row else pairs.same[:, rows].T, -torch.inf)
     found = pairs.endpoint - largest(s, columns)
+    if columns == 0:
+        return found
     near = (found[:, 0] < NEAR).nonzero()[:, 0]
     if near.numel() and pairs.unit and pairs.endpoint == 1.0:
         values, places = s[near].topk(columns, dim=1)
@@ -66,6 +68,8 @@ def largest(values: Tensor, k: int) -> Tensor:
     there: its vector instructions make it five times as fast as torch's.
     """
     a, c = values.shape
+    if k == 0:
+        return values[:, :0]
     group = 1
     while 4 * k * group * group <= c:
         group *= 2
