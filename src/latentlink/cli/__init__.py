@@ -6,7 +6,7 @@ import typer
 
 from latentlink.cli._frame import build, run
 
-_VERBS = ["info"]
+_VERBS = ["demo", "info"]
 
 
 def app() -> typer.Typer:
