@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latentlink._files import replacing
 from latentlink.demo import steps
 from latentlink.demo.part import Part
 from latentlink.demo.sentences import load_sentences
@@ -25,7 +26,7 @@ class DemoResult:
     parts : dict of Part
         "diagnose", "certify", "align", "search" and "train".
     report : Path
-        The HTML page.
+        The HTML page; its figures lie beside it as SVG.
     """
 
     parts: dict[str, Part]
@@ -93,4 +94,8 @@ def run_demo(
             parts[name] = job()
     sections = [part.section() for part in parts.values()]
     report = page("latentlink on real data", sections, Path(folder) / "report.html")
+    for name, part in parts.items():
+        for drawing in part.figures:
+            with replacing(Path(folder) / f"{name}.svg") as temporary:
+                drawing.savefig(temporary, format="svg")
     return DemoResult(parts, report)
