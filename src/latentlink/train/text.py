@@ -6,7 +6,8 @@ import csv
 import json
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def _trained(
         raise _checks.InvalidInput(f"batch_size is {settings.batch_size}, but there are {n} rows; lower it.")
     save_settings(settings, target)
     torch.manual_seed(settings.seed)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _bars(shown=not quiet):
         warnings.simplefilter("ignore")  # transformers' and accelerate's hints about their own defaults
         model = _model(settings, columns["a"] + columns["b"])
         monitor = TailMonitor(make_loss(settings, two_views=False), settings.log_every)
@@ -209,6 +210,7 @@ def _trained(
             optimizers=(optimizer, make_schedule(optimizer, total, settings)),
             callbacks=[_Log(loss, target)],
         )
+        trainer.remove_callback(_transformers.PrinterCallback)  # prints totals; the log has them
         trainer.train(resume_from_checkpoint=_last_checkpoint(target) if resume else None)
         if trainer.is_world_process_zero():
             model.save(str(target / "model"), create_model_card=False)
@@ -282,6 +284,20 @@ def _scratch(texts: list[str], max_length: int) -> Any:
         transformer = models.Transformer(folder, max_seq_length=max_length)
         pooling = models.Pooling(config.hidden_size, "mean")
         return _st.SentenceTransformer(modules=[transformer, pooling])
+
+
+@contextmanager
+def _bars(*, shown: bool) -> Iterator[None]:
+    """Hide transformers' bars for loading and writing for a while."""
+    bars = _transformers.utils.logging
+    before = bars.is_progress_bar_enabled()
+    if not shown:
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if before:
+            bars.enable_progress_bar()
 
 
 def _shared(first: list[str], second: list[str]) -> np.ndarray[Any, Any]:
