@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from latentlink.cli._frame import Json, Out, Quiet, Report, emit
@@ -33,8 +34,20 @@ def certify(
     from latentlink.risk import certify as run
     from latentlink.risk import negatives_for
 
-    (q, _), (p, _), (candidates, _) = (read_vectors(path) for path in (queries, positives, pool))
-    c = run(q, p, candidates, temperature, level, leaks=leaks, progress=not quiet)
+    (q, q_ids), (p, p_ids), (candidates, pool_ids) = (read_vectors(path) for path in (queries, positives, pool))
+    named = [ids for ids in (q_ids, p_ids) if ids is not None and len(ids) == len(q)]
+    both = bool(named) and pool_ids is not None
+    c = run(
+        q,
+        p,
+        candidates,
+        temperature,
+        level,
+        pair_ids=np.stack(named, axis=1) if both else None,
+        pool_ids=pool_ids if both else None,
+        leaks=leaks,
+        progress=not quiet,
+    )
     needed = negatives_for(c.rows, tolerance)
     record = summary(c) | {"negatives_needed": needed.value, "negatives_trusted": needed.trusted}
     if report is not None:
