@@ -171,8 +171,6 @@ def _plain(pairs: Pairs, rate: Tensor, memory: float, peak: Tensor | None = None
         sums = log_sums(pairs, logits, space, peak)
         if window > 0 and bool((sums < window - 70).any()):
             best = nearest(pairs)
-            if peak is not None:
-                peak.copy_(torch.exp(number * best - window))
             logits = Logits(each, none, each * torch.where(best.isfinite(), best, 0.0))
             space = Workspace(pairs, 0.0)
             sums = log_sums(pairs, logits, space)
@@ -197,10 +195,11 @@ def _bent(
         found = gate.statistics(tops)
         blend, beta, shortfall = found.blend, found.beta, tops[:, 0]
     else:
-        peak = torch.zeros_like(zero)
+        one_window = _window(pairs, float(rate)) == 0
+        peak = torch.zeros_like(zero) if one_window else None
         plain = _plain(pairs, rate, memory, peak)
-        window = plain.logits.window if plain.logits.window is not None else _window(pairs, float(rate))
-        shortfall = pairs.endpoint - (peak.log() + window) / rate  # infinity where no negative is in reach
+        # Under a window that shifts, the power of a far negative vanishes, so the peaks do not tell.
+        shortfall = pairs.endpoint - (nearest(pairs) if peak is None else peak.log() / rate)
         if known is None:
             queries = (shortfall <= gate.reach + 1e-4).nonzero()[:, 0]
             found = gate.statistics(smallest_shortfalls(pairs, queries, columns))
