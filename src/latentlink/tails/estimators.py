@@ -108,6 +108,7 @@ def profile(t: Array, e: Excesses) -> tuple[Array, Array]:
     return value, xi
 
 
+@np.errstate(all="ignore")  # a row without spread is NaN
 def zhang_stephens(e: Excesses) -> Fitted:
     """Average theta over Zhang and Stephens' grid by its profile likelihood.
 
@@ -176,8 +177,9 @@ def mean_log_shortfall(values: Array, reach: Array, endpoint: float, counts: Arr
             step *= 2
         parts.append(-xp.sum(xp.log(ratio), axis=1))
     total = parts[0] if len(parts) == 1 else xp.concat(parts)
-    good = (counts > 0) & (total > 0)
-    return xp.where(good, total, total * np.nan) / xp.where(good, counts, xp.ones_like(counts))
+    count = xp.astype(counts, values.dtype)
+    good = (count > 0) & (total > 0)
+    return xp.where(good, total, total * np.nan) / xp.where(good, count, xp.ones_like(count))
 
 
 def weighted_moments(e: Excesses) -> Fitted:

@@ -143,10 +143,10 @@ def choose_threshold(
     if sizes is None:
         high = max(least - 1, 17)
         sizes = np.unique(np.round(np.geomspace(16, high, 8)).astype(int))
-    tried = np.unique(np.asarray(sizes, dtype=np.int64))[::-1]
-    if tried.size == 0 or tried[-1] < 8 or tried[0] >= least:
+    tried = np.unique(np.atleast_1d(np.asarray(sizes, dtype=np.int64)))[::-1]
+    if tried[-1] < 8 or tried[0] >= least:
         raise _checks.InvalidInput(
-            f"sizes go from {tried.min(initial=0)} to {tried.max(initial=0)} but the tail has {least} exceedances; "
+            f"sizes go from {tried[-1]} to {tried[0]} but the tail has {least} exceedances; "
             f"needs sizes from 8 to {least - 1}. Take a deeper tail."
         )
     p = np.asarray([_combined(goodness(fit_tail(tail.top(int(k)), estimator), seed=seed)[2]) for k in tried])

@@ -77,7 +77,7 @@ class TailFit:
         negative = self.xi < 0
         beta = -1.0 / xp.where(negative, self.xi, -xp.ones_like(self.xi))
         if self.estimator == "endpoint":
-            count = like(self.tail.counts, self.xi)
+            count = xp.astype(like(self.tail.counts, self.xi), self.xi.dtype)
             beta = beta * (count - 1) / xp.where(count > 0, count, xp.ones_like(count))
         beta = xp.where(negative, beta, xp.ones_like(beta) * np.inf)
         return xp.where(xp.isnan(self.xi), self.xi, beta)
@@ -251,7 +251,7 @@ def _fit_endpoint(tail: Tail) -> TailFit:
     xp = namespace(tail.values)
     reach = tail.endpoint - tail.threshold  # (n,)
     alpha = estimators.mean_log_shortfall(tail.values, reach, tail.endpoint, like(tail.counts, tail.values))
-    count = like(tail.counts.astype(np.float64), tail.values)
+    count = xp.astype(like(tail.counts, tail.values), tail.values.dtype)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_likelihood = -count * (xp.log(alpha * reach) + 1.0 - alpha)
         return TailFit(

@@ -238,7 +238,7 @@ def _largest(source: Source, size: int) -> Tail:
     parts, counts = [], []
     for rows, block, n_candidates in source.blocks():
         xp = namespace(block)
-        missing = np.asarray(to_numpy(xp.any(xp.isnan(block), axis=1)))
+        missing = np.asarray(to_numpy(xp.any(xp.isnan(block), axis=1)), dtype=bool)
         short = np.flatnonzero((n_candidates < size + 1) & ~missing)
         if short.size:
             raise _checks.InvalidInput(
@@ -270,7 +270,7 @@ def _above(source: Source, threshold: float) -> Tail:
     counts, totals, kept = [], [], 0
     for _, block, n_candidates in source.blocks():
         xp = namespace(block)
-        missing = np.asarray(to_numpy(xp.any(xp.isnan(block), axis=1)))
+        missing = np.asarray(to_numpy(xp.any(xp.isnan(block), axis=1)), dtype=bool)
         above = np.asarray(to_numpy(xp.sum(xp.astype(block > threshold, xp.int64), axis=1)))
         above = np.where(missing, 0, above)
         longest = max(1, int(above.max(initial=0)))
