@@ -93,14 +93,14 @@ def finite_rows(name: str, array: Array, *, unit: str = "row") -> None:
     raise InvalidInput(f"{_some(unit, rows)} of {name} {_holds(rows)} {kind}; drop or mend {_them(rows)}.")
 
 
-def nonzero_rows(name: str, norms: Array) -> None:
-    """Raise when one of the (n,) `norms` of the rows of `name` is zero."""
+def nonzero_rows(name: str, norms: Array, *, skippable: bool = True) -> None:
+    """Raise when one of the (n,) `norms` of the rows of `name` is zero; `skippable` when on_zero is offered."""
     rows = np.flatnonzero(np.asarray((norms == 0).tolist()))
     if rows.size:
         verb = "has" if rows.size == 1 else "have"
         raise InvalidInput(
             f"{_some('row', rows)} of {name} {verb} norm 0; cosine is undefined. "
-            f'Drop {_them(rows)} or pass on_zero="skip".'
+            f"Drop {_them(rows)}" + (' or pass on_zero="skip".' if skippable else ".")
         )
 
 

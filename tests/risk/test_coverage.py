@@ -39,6 +39,21 @@ def test_the_hubs_are_hubs(law_of, rng):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("name", ["sphere", "hubs"])
+def test_the_sandwich_holds_with_a_shared_pool(law_of, name, rng):
+    law = law_of(name)
+    truth = law.truth(0.5)
+    ends = np.array(
+        [certify(*law.pairs(rng, 100), law.pool(rng, 8), **SETTINGS).sandwich for _ in range(2000)]
+    )  # so few candidates that the width is many standard errors
+    low, high = ends.mean(axis=0)
+    noise = 4 * ends.std(axis=0) / np.sqrt(len(ends))
+    assert low < truth + noise[0]
+    assert high > truth - noise[1]
+    assert high - low > noise.max()
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize("design", DESIGNS)
 def test_coverage_roughly(law_of, design, rng):
     assert coverage(law_of("circle"), design, rng, 200) > 0.87  # five standard errors below 0.95

@@ -35,8 +35,11 @@ def test_constants_agree_with_the_oracle(theory):
         )
 
 
-def test_the_sphere_is_exact(theory):
-    for case in theory["sphere"]:
+@pytest.mark.parametrize(
+    "place", [pytest.param(i, marks=[] if i % 4 == 3 else pytest.mark.medium) for i in range(12)]
+)
+def test_the_sphere_is_exact(theory, place):
+    for case in theory["sphere"][place : place + 1]:
         world = ExactWorld.sphere(case["d"], case["tau"], case["kappa"])
         moments = [
             world.log_partition[0],
@@ -114,9 +117,8 @@ def test_negatives_needed_on_the_sphere(d, temperature, kappa, outside, inside):
     world = ExactWorld.sphere(d, temperature, kappa)
     ratio = world.density[0]
     variance, third = (np.full_like(ratio, world.moment(j)[0]) for j in (2, 3))
-    # Queries are drawn so that the positive has each node's weight: repeat by weight is a weighted mean.
-    weights = world.positives[0]
-    draws = np.repeat(np.arange(weights.size), np.round(weights * 1e5).astype(int))
+    # Queries whose positives lie at even quantiles of the law of the positive.
+    draws = np.searchsorted(world.positives[0].cumsum(), (np.arange(2000) + 0.5) / 2000)
     found = smallest_size(variance[draws], ratio[draws], 0.01, variant="inside", third=third[draws])
     assert found == pytest.approx(inside, rel=0.01)
     found = smallest_size(variance[:1], ratio[:1], 0.01, variant="outside", third=third[:1])
@@ -154,7 +156,7 @@ def check_every_bias_bound(world, k):
 
 
 def test_no_bias_bound_is_violated(rng):
-    for _ in range(100):
+    for _ in range(60):
         check_every_bias_bound(random_world(rng), int(2 ** rng.integers(0, 12)))
 
 
@@ -191,7 +193,7 @@ def two_point_trials(rng, n):
 
 
 def test_no_bias_bound_is_violated_by_two_points(rng):
-    assert not two_point_trials(rng, 200).any()
+    assert not two_point_trials(rng, 100).any()
 
 
 @pytest.mark.stats
@@ -200,7 +202,7 @@ def test_no_bias_bound_is_violated_in_a_hundred_thousand_trials(rng):
 
 
 def test_the_enclosure_with_the_positive_inside(rng):
-    for _ in range(200):
+    for _ in range(40):
         world, k = random_world(rng), int(2 ** rng.integers(0, 12))
         w, positives = world.density[0], world.positives[0]
         one = np.ones_like(w)

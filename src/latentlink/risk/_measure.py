@@ -48,7 +48,7 @@ class Vectors:
             with np.errstate(invalid="ignore"):
                 norms[start : start + _CHUNK_ROWS] = safe * np.sqrt(((chunk / safe[:, None]) ** 2).sum(axis=1))
         _checks.finite_rows(name, norms[:, None])
-        _checks.nonzero_rows(name, norms)
+        _checks.nonzero_rows(name, norms, skippable=False)
         return cls(name, rows, norms)
 
     @property
