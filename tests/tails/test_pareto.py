@@ -199,6 +199,10 @@ def test_value_at_the_endpoint_is_finite():
     assert np.isfinite(fit.xi).all()
 
 
+def test_equal_similarities_have_no_fit():
+    assert np.isnan(fit_tail(Tail.of(np.full((3, 48), [[0.3], [0.7], [0.9]]), [0.3, 0.7, 0.9])).xi).all()
+
+
 def test_quantiles_are_of_all_candidates():
     from scipy import stats
 

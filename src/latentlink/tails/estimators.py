@@ -156,29 +156,37 @@ def mean_log_shortfall(values: Array, reach: Array, endpoint: float, counts: Arr
     xp = namespace(values)
     n, k = int(values.shape[0]), int(values.shape[1])
     floor = float(xp.finfo(values.dtype).eps) * max(abs(endpoint), 1e-30)
-    # Ratios are at least the rounding step: a product of four stays above 1e-29 in float32.
+    # Shortfalls are at least the rounding step: a product of four stays above 1e-29 in float32.
     factors = 4 if values.dtype == xp.float32 else 16
     ragged = bool(xp.any(counts < k))
+    # Of similarities the product cannot overflow; in other units each is divided by its reach first.
+    divided = not bool(xp.all((reach <= 2.0) | xp.isnan(reach)))
     rows = max(1, _CELLS // k)
     parts = []
     for start in range(0, n, rows):
         block = slice(start, start + rows)
-        ratio = endpoint - values[block]
-        ratio = xp.clip(ratio, floor, None)
-        ratio /= reach[block, None]
+        unit = reach[block, None]
+        shortfall = endpoint - values[block]
+        if bool(xp.any(shortfall[:, 0] < floor)):  # the first is the smallest
+            shortfall = xp.clip(shortfall, floor, None)
+        if divided:
+            shortfall /= unit
         if ragged:
-            ratio = xp.where(xp.isnan(ratio), xp.ones_like(ratio), ratio)
+            shortfall = xp.where(xp.isnan(shortfall), xp.ones_like(unit) if divided else unit, shortfall)
         step = 1
-        while step < factors and int(ratio.shape[1]) % 2 == 0:
-            half = int(ratio.shape[1]) // 2
-            upper = ratio[:, half:]
-            ratio = ratio[:, :half]
-            ratio *= upper
+        while step < factors and int(shortfall.shape[1]) % 2 == 0:
+            half = int(shortfall.shape[1]) // 2
+            upper = shortfall[:, half:]
+            shortfall = shortfall[:, :half]
+            shortfall *= upper
             step *= 2
-        parts.append(-xp.sum(xp.log(ratio), axis=1))
+        logs = xp.sum(xp.log(shortfall), axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            parts.append(-logs if divided else k * xp.log(unit[:, 0]) - logs)
     total = parts[0] if len(parts) == 1 else xp.concat(parts)
     count = xp.astype(counts, values.dtype)
-    good = (count > 0) & (total > 0)
+    # Less than rounding: all equal to the threshold.
+    good = (count > 0) & (total > 16 * k * float(xp.finfo(values.dtype).eps))
     return xp.where(good, total, total * np.nan) / xp.where(good, count, xp.ones_like(count))
 
 
