@@ -56,6 +56,8 @@ class Verdict:
         Of the share of bounded queries (Wilson, 95 %), taking queries as independent.
     discoveries : int
         Bounded queries that stay so when the false discovery rate over queries is held at `level`.
+    n_candidates : int
+        Candidates of a tested query (the median), on which the normal reference depends.
     """
 
     n_queries: int
@@ -71,6 +73,7 @@ class Verdict:
     normal: Shares
     bounded_interval: Interval
     discoveries: int
+    n_candidates: int
 
     @property
     def shares(self) -> Shares:
@@ -158,6 +161,7 @@ def judge(tail: Tail, *, level: float = 0.1) -> Verdict:
         normal=Shares(float(reference[0]), float(reference[1]), float(1 - reference[0] - reference[1])),
         bounded_interval=proportion_interval(bounded[tested]) if n else Interval(0.0, 1.0),
         discoveries=false_discovery(p_bounded[tested], level),
+        n_candidates=int(np.median(tail.n_candidates[tested])) if n else 0,
     )
 
 
