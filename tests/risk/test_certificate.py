@@ -227,7 +227,10 @@ def test_text_of_a_certificate(pairs):
         ({"pool": np.ones((9, 4))}, r"^queries and pool differ in columns: 16 and 4\.$"),
         ({"temperature": 0.0}, r"^temperature is 0\.0; needs a number > 0\.$"),
         ({"level": 1}, r"^level is 1; needs a number in \(0, 1\)\.$"),
-        ({"pool": np.zeros((9, 16))}, r"^rows 0, 1, 2 and 6 more of pool have norm 0; cosine is undefined\. Drop them\.$"),
+        (
+            {"pool": np.zeros((9, 16))},
+            r"^rows 0, 1, 2 and 6 more of pool have norm 0; cosine is undefined\. Drop them\.$",
+        ),
         (
             {"pool": np.full((9, 16), np.nan)},
             r"^rows 0, 1, 2 and 6 more of pool hold NaN; drop or mend them\.$",

@@ -160,6 +160,23 @@ def bias_sandwich(
     >>> bias_sandwich([4.0], [0.05], [20.0], 1024)
     Interval(low=-0.0088..., high=-0.0001...)
     """
+    low, high = sandwich_of_each(
+        variance, least, greatest, n_negatives, ratio=ratio, third=third, fourth=fourth
+    )
+    return Interval(float(low.mean()), float(high.mean()))
+
+
+def sandwich_of_each(
+    variance: Any,
+    least: Any,
+    greatest: Any,
+    n_negatives: int,
+    *,
+    ratio: Any = None,
+    third: Any = None,
+    fourth: Any = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Enclose the bias of each query (n,); the arguments are those of `bias_sandwich`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
     v = np.asarray(_checks.vector("variance", variance), dtype=np.float64)
     m = np.asarray(_checks.vector("least", least, length=v.size), dtype=np.float64)
@@ -177,7 +194,7 @@ def bias_sandwich(
         q = (3 * (k - 1) * v**2 + mu4) / k**3
         centre = shift - v / (2 * k) * scale**2 + mu3 / (3 * k**2) * scale**3
         values = [centre - remainder(end, 4) * q * scale**4 for end in ends]
-    return Interval(float(values[0].mean()), float(values[1].mean()))
+    return values[0], values[1]
 
 
 def concentration_bias(variance: Any, least: Any, n_negatives: int) -> float:
@@ -200,9 +217,14 @@ def concentration_bias(variance: Any, least: Any, n_negatives: int) -> float:
     >>> round(concentration_bias([4.0], [0.00045], 1024), 6)
     0.002598
     """
+    return float(concentration_of_each(variance, least, n_negatives).mean())
+
+
+def concentration_of_each(variance: Any, least: Any, n_negatives: int) -> FloatArray:
+    """Bound the bias of each query (n,); the arguments are those of `concentration_bias`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
     v = np.asarray(_checks.vector("variance", variance), dtype=np.float64)[:, None]
     m = np.asarray(_checks.vector("least", least, length=v.shape[0]), dtype=np.float64)[:, None]
     rho = np.linspace(np.maximum(m, 0.02), 0.999, 400, axis=1)[..., 0]  # (n, 400)
     tail = (m - 1 - np.log(m)) * np.exp(-k * (1 - rho) ** 2 / (2 * (1 + v)))
-    return float((remainder(rho) * v / k + tail).min(axis=1).mean())
+    return np.asarray((remainder(rho) * v / k + tail).min(axis=1))
