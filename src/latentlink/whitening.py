@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
+from latentlink.moments import Moments
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
@@ -22,7 +23,8 @@ class Whitener:
     ----------
     shrinkage : "auto" or float in [0, 1]
         How far the correlation matrix is pulled towards the identity. "auto" takes Ledoit and Wolf's estimate
-        on standardised data. 0 gives exact invariance to affine maps and needs at least 2 d rows.
+        on standardised data in memory, or the OAS estimate on the correlation matrix of merged moments. 0 gives
+        exact invariance to affine maps and needs at least 2 d rows.
 
     Attributes
     ----------
@@ -43,7 +45,8 @@ class Whitener:
 
     References
     ----------
-    Ledoit and Wolf 2004, J. Multivariate Analysis 88; whitened inner product: arXiv 2605.30596.
+    Ledoit and Wolf 2004, J. Multivariate Analysis 88; Chen, Wiesel, Eldar and Hero 2010, IEEE Trans. Signal
+    Processing 58 (OAS); whitened inner product: arXiv 2605.30596.
 
     Examples
     --------
@@ -68,6 +71,14 @@ class Whitener:
         self._solve(mean, inverse, standard.T @ standard / (n - 1), n, standard)
         return self
 
+    def fit_moments(self, moments: Moments) -> Whitener:
+        """Learn mean and matrix from merged `latentlink.moments.Moments`, without touching the data again."""
+        mean, covariance = moments.mean, moments.covariance
+        inverse = _inverse_deviation(np.sqrt(np.maximum(np.diag(covariance), 0)), mean)
+        correlation = inverse[:, None] * covariance * inverse
+        self._solve(mean, inverse, correlation, moments.count, None)
+        return self
+
     def transform(self, embeddings: Any) -> FloatArray:
         """Whiten an (n, d) array."""
         self._fitted()
@@ -78,6 +89,30 @@ class Whitener:
         """Compute the whitened inner product of (n, d) queries with (k, d) anchors: (n, k)."""
         return np.asarray(self.transform(queries) @ self.transform(anchors).T)
 
+    def invariance_error(self, embeddings: Any, *, seed: int = 0) -> float:
+        """Measure how much similarities change when the data go through a random affine map.
+
+        Parameters
+        ----------
+        embeddings : array (n, d)
+            The data fitted, or others of the same law with n rows enough for this shrinkage.
+
+        Returns
+        -------
+        float
+            Largest change of a whitened inner product over the largest such product: rounding (1e-9) at
+            shrinkage 0; with shrinkage the invariance is only to the unit of each column.
+        """
+        x = np.asarray(_checks.matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        rng = np.random.default_rng(seed)
+        d = x.shape[1]
+        moved = x @ (rng.normal(size=(d, d)) / np.sqrt(d) + 2 * np.eye(d)) + rng.normal(size=d)
+        some = slice(0, 200)
+        before = Whitener(shrinkage=self.shrinkage).fit(x).transform(x[some])
+        after = Whitener(shrinkage=self.shrinkage).fit(moved).transform(moved[some])
+        kernel = before @ before.T
+        return float(np.abs(after @ after.T - kernel).max() / np.abs(kernel).max())
+
     def _fitted(self) -> None:
         if not hasattr(self, "matrix_"):
             raise _checks.InvalidInput("this Whitener is not fitted; call fit(embeddings) first.")
@@ -87,7 +122,7 @@ class Whitener:
     ) -> None:
         varies = inverse > 0
         d = int(varies.sum())
-        amount = self._amount(n, d, standard)
+        amount = self._amount(n, d, standard, correlation)
         eigenvalues, vectors = np.linalg.eigh((1 - amount) * correlation + amount * np.diag(varies * 1.0))
         good = eigenvalues > _FLOOR * eigenvalues[-1]
         roots = np.where(good, 1 / np.sqrt(np.where(good, eigenvalues, 1.0)), 0.0)
@@ -95,24 +130,38 @@ class Whitener:
         self.matrix_ = inverse[:, None] * (vectors * roots) @ vectors.T
         self.condition_number_ = float(eigenvalues[-1] / eigenvalues[good][0])
 
-    def _amount(self, n: int, d: int, standard: Any) -> float:
+    def _amount(self, n: int, d: int, standard: Any, correlation: FloatArray) -> float:
         if self.shrinkage == "auto":
-            from sklearn.covariance import ledoit_wolf_shrinkage
-
-            return float(ledoit_wolf_shrinkage(standard, assume_centered=True))
+            return _safe_amount(n, d, standard, correlation)
         amount = _checks.number("shrinkage", self.shrinkage, low=0, high=1)
         if amount == 0 and n < 2 * d:
             raise _checks.InvalidInput(
                 f"shrinkage is 0 with {n} rows of {d} columns; unregularised whitening needs at least {2 * d} "
                 'rows. Add rows or pass shrinkage="auto".'
             )
-        if n < 5 * d:
+        if n < 5 * d and amount < (safe := _safe_amount(n, d, standard, correlation)):
             warnings.warn(
                 f"{n} rows of {d} columns at shrinkage {amount:g}: the covariance is unstable below 5 rows a "
-                'column; shrinkage="auto" is safer.',
+                f'column; shrinkage="auto", here {safe:.2g}, is safer.',
                 stacklevel=4,
             )
         return amount
+
+
+def _safe_amount(n: int, d: int, standard: Any, correlation: FloatArray) -> float:
+    """Shrinkage that "auto" takes: Ledoit and Wolf's from standardised data, the oracle's from a state."""
+    if standard is None:
+        return _oas(correlation, n, d)
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    return float(ledoit_wolf_shrinkage(standard, assume_centered=True))
+
+
+def _oas(correlation: FloatArray, n: int, d: int) -> float:
+    """Oracle-approximating shrinkage of a (d, d) correlation matrix of n rows."""
+    squared = float((correlation**2).sum()) / d**2
+    needed = (n + 1) * (squared - 1 / d)
+    return 1.0 if needed <= 0 else min(1.0, (squared + 1) / needed)
 
 
 def _inverse_deviation(deviation: FloatArray, mean: FloatArray) -> FloatArray:

@@ -7,17 +7,60 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from latentlink.spaces.artefact import load_space
-    from latentlink.spaces.compare import MapComparison, compare_maps
+    from latentlink.spaces.compare import MapComparison, MapScore, compare_maps, learning_curve
+    from latentlink.spaces.foreign import Audit, Diagnosis, audit, doctor, foreign_rows
     from latentlink.spaces.relative import RelativeSpace
+    from latentlink.spaces.stitch import Head, StitchReport, carry_threshold, measure_stitch
+    from latentlink.spaces.streaming import encode_file, file_moments, fit_files
+    from latentlink.spaces.translate import fit_cca, fit_procrustes, fit_ridge
 
 _HOMES = {
+    "Audit": "foreign",
+    "Diagnosis": "foreign",
+    "Head": "stitch",
     "MapComparison": "compare",
+    "MapScore": "compare",
     "RelativeSpace": "relative",
+    "StitchReport": "stitch",
+    "audit": "foreign",
+    "carry_threshold": "stitch",
     "compare_maps": "compare",
+    "doctor": "foreign",
+    "encode_file": "streaming",
+    "file_moments": "streaming",
+    "fit_cca": "translate",
+    "fit_files": "streaming",
+    "fit_procrustes": "translate",
+    "fit_ridge": "translate",
+    "foreign_rows": "foreign",
+    "learning_curve": "compare",
     "load_space": "artefact",
+    "measure_stitch": "stitch",
 }
 
-__all__ = ["MapComparison", "RelativeSpace", "compare_maps", "load_space"]
+__all__ = [
+    "Audit",
+    "Diagnosis",
+    "Head",
+    "MapComparison",
+    "MapScore",
+    "RelativeSpace",
+    "StitchReport",
+    "audit",
+    "carry_threshold",
+    "compare_maps",
+    "doctor",
+    "encode_file",
+    "file_moments",
+    "fit_cca",
+    "fit_files",
+    "fit_procrustes",
+    "fit_ridge",
+    "foreign_rows",
+    "learning_curve",
+    "load_space",
+    "measure_stitch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,11 +12,13 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._files import read_json, replacing_folder, sha256, write_json
-from latentlink.spaces.relative import Encoder, RelativeSpace
+from latentlink.spaces.encoder import Encoder, Profile
+from latentlink.spaces.relative import RelativeSpace
 
 _FORMAT = 1
 _SETTINGS = ("n_anchors", "anchors", "similarity", "normalisation", "shrinkage", "seed")
 _ARRAYS = ("mean", "map", "decode", "frame", "anchor_norms", "offset", "spread")
+_PROFILE = ("mean", "whitening", "energies", "norms", "probes")
 
 
 def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
@@ -32,6 +34,8 @@ def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
             value = getattr(encoder, part)
             if value is not None:
                 tensors[f"{place}.{part}"] = np.ascontiguousarray(value)
+        for part in _PROFILE:
+            tensors[f"{place}.profile.{part}"] = np.ascontiguousarray(getattr(encoder.profile, part))
     with replacing_folder(folder) as temporary:
         save_file(tensors, temporary / "space.safetensors")
         write_json(
@@ -39,6 +43,7 @@ def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
             {
                 "format": _FORMAT,
                 "library": version("latentlink"),
+                "reason": space.reason_,
                 "settings": {name: getattr(space, name) for name in _SETTINGS},
                 "encoders": [
                     {
@@ -81,12 +86,14 @@ def load_space(folder: str | os.PathLike[str]) -> RelativeSpace:
     tensors = load_file(path / "space.safetensors")
     space = RelativeSpace(**record["settings"])
     space.weights_, space.consensus_, space.ids_ = tensors["weights"], tensors["consensus"], _named(tensors)
+    space.reason_ = record["reason"]
     if "gram" in tensors:
         space.gram_ = tensors["gram"]
     space.matched_ = {entry["name"]: tuple(entry["matched"]) for entry in record["encoders"]}
     space.encoders_ = {
         entry["name"]: Encoder(
             **{part: tensors.get(f"{place}.{part}") for part in _ARRAYS},  # type: ignore[arg-type]
+            profile=Profile(**{part: tensors[f"{place}.profile.{part}"] for part in _PROFILE}),
             n_rows=entry["rows"],
             shrinkage=entry["shrinkage"],
         )

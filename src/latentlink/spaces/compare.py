@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,8 +20,9 @@ from latentlink.whitening import Whitener
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
 Spaces: TypeAlias = Mapping[str, FloatArray]
-# Given a source and a target: mapped queries of the source and mapped gallery of the target.
-Route: TypeAlias = Callable[[str, str], tuple[FloatArray, FloatArray]]
+Map: TypeAlias = Callable[[FloatArray], FloatArray]
+# Given a source and a target: the maps of queries and of the gallery into coordinates they can be compared in.
+Route: TypeAlias = Callable[[str, str], tuple[Map, Map]]
 
 METHODS = (
     "random-cosine",
@@ -148,6 +150,7 @@ def compare_maps(
     holdout: float | Any = 0.2,
     methods: Sequence[str] = METHODS,
     n_anchors: int = 256,
+    csls: bool = False,
     seed: int = 0,
 ) -> MapComparison:
     """Fit every map on some pairs and search with it on the others.
@@ -162,6 +165,9 @@ def compare_maps(
         Among `METHODS`. "shuffled" is the control: the closed form fitted on broken pairs, at chance level.
     n_anchors : int
         Lowered, with a note, where the fitted items allow fewer.
+    csls : bool
+        Subtract from each similarity the hubness of the gallery item: its mean similarity to the 10 nearest
+        fitted queries. Only fitted items enter (Conneau et al. 2018, with statistics that hold in service).
     seed : int
 
     Returns
@@ -205,75 +211,159 @@ def compare_maps(
         if method == "param-wip" and not _has_torch():
             notes.append('param-wip left out: it needs torch (pip install "latentlink[torch]")')
             continue
-        scores.extend(_score(method, fit, test, min(n_anchors, largest), seed))
+        scores.extend(_score(method, fit, test, min(n_anchors, largest), csls, seed))
     return MapComparison(tuple(scores), kept.size, held.size, tuple(notes))
 
 
-def _score(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> list[MapScore]:
+def evaluate_space(
+    space: RelativeSpace, spaces: Mapping[str, Any], *, csls: Mapping[str, Any] | None = None
+) -> MapComparison:
+    """Do `RelativeSpace.evaluate`."""
+    test = {name: np.asarray(_checks.matrix(str(name), x)) for name, x in spaces.items()}
+    _checks.same_rows(**test)
+    fit = None if csls is None else {name: np.asarray(_checks.matrix(str(name), x)) for name, x in csls.items()}
+    scores = _search("space", _encoders(space), fit, test, float("nan"))
+    rows = next(iter(test.values())).shape[0]
+    return MapComparison(tuple(scores), int(space.ids_.size), rows)
+
+
+def learning_curve(
+    spaces: Mapping[str, Any],
+    *,
+    sizes: Sequence[int],
+    holdout: float | Any = 0.2,
+    methods: Sequence[str] = METHODS,
+    n_anchors: int = 256,
+    csls: bool = False,
+    seed: int = 0,
+) -> tuple[MapComparison, ...]:
+    """Compare maps fitted on growing numbers of pairs, always on the same held-out ones.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of fitted pairs: nested random subsets of those not held out.
+    spaces, holdout, methods, n_anchors, csls, seed
+        See `compare_maps`.
+
+    Returns
+    -------
+    tuple of MapComparison, one for each size
+    """
+    n = next(iter(spaces.values())).shape[0]
+    held = _held_out(holdout, n, seed)
+    kept = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(n), held))
+    results = []
+    for size in sizes:
+        _checks.integer("sizes", size, low=4, high=kept.size)
+        rows = np.concatenate([kept[:size], held])
+        part = {name: x[rows] for name, x in spaces.items()}
+        at = np.arange(size, rows.size)
+        results.append(
+            compare_maps(part, holdout=at, methods=methods, n_anchors=n_anchors, csls=csls, seed=seed)
+        )
+    return tuple(results)
+
+
+def best_anchors(space: RelativeSpace, data: Spaces) -> tuple[str, str]:
+    """Pick the anchors of the best mean R@1 on a fifth of the items, and say why."""
+    n = next(iter(data.values())).shape[0]
+    held = _held_out(0.2, n, space.seed)
+    kept = np.setdiff1d(np.arange(n), held)
+    candidates = [kind for kind in ("gcca", "param", "kmeans", "random") if kind != "param" or _has_torch()]
+    found = {}
+    for kind in candidates:
+        trial = RelativeSpace(
+            min(space.n_anchors, kept.size - 1),
+            kind,
+            space.similarity,
+            space.normalisation,
+            space.shrinkage,
+            space.seed,
+        ).fit({name: x[kept] for name, x in data.items()})
+        found[kind] = trial.evaluate({name: x[held] for name, x in data.items()}).mean("space")
+    best = max(found, key=lambda kind: found[kind])
+    listing = ", ".join(f"{kind} {value:.3f}" for kind, value in sorted(found.items(), key=lambda p: -p[1]))
+    return best, f"anchors are {best!r}: mean R@1 on {held.size} held-out items was {listing}"
+
+
+def _score(method: str, fit: Spaces, test: Spaces, n_anchors: int, csls: bool, seed: int) -> list[MapScore]:
     started = time.process_time()
-    route = _ROUTES.get(method, _shared_route)(method, fit, test, n_anchors, seed)
-    shared = time.process_time() - started
+    route = _ROUTES.get(method, _shared_route)(method, fit, n_anchors, seed)
+    return _search(method, route, fit if csls else None, test, time.process_time() - started)
+
+
+def _search(
+    method: str, route: Route, fit: Spaces | None, test: Spaces, shared_seconds: float
+) -> list[MapScore]:
     scores = []
-    for source, target in itertools.permutations(fit, 2):
+    for source, target in itertools.permutations(test, 2):
         started = time.process_time()
-        queries, gallery = route(source, target)
-        seconds = shared if method in _SHARED else time.process_time() - started
-        rank = paired_ranks(normalize(queries, on_zero="skip"), normalize(gallery, on_zero="skip"))
-        first, tenth = recall_at(rank, 1), recall_at(rank, 10)
+        first, second = route(source, target)
+        own_seconds = time.process_time() - started
+        mapped, own = first(test[source]), second(test[target])
+        queries, gallery = normalize(mapped, on_zero="skip"), normalize(own, on_zero="skip")
+        if fit is not None:
+            # Ranks by 2 s(q, c) - hubness(c): the query's own term of CSLS is the same for all items.
+            crowd = normalize(first(fit[source]), on_zero="skip")
+            queries = np.hstack([2 * queries, np.ones((queries.shape[0], 1))])
+            gallery = np.hstack([gallery, -_hubness(gallery, crowd)[:, None]])
+        rank = paired_ranks(queries, gallery)
+        top, ten = recall_at(rank, 1), recall_at(rank, 10)
+        translates = method in _TRANSLATIONS
         scores.append(
             MapScore(
                 method=method,
                 source=source,
                 target=target,
                 n_queries=rank.size,
-                recall_at_1=float(first.mean()),
-                recall_at_1_interval=proportion_interval(first),
-                recall_at_10=float(tenth.mean()),
-                recall_at_10_interval=proportion_interval(tenth),
+                recall_at_1=float(top.mean()),
+                recall_at_1_interval=proportion_interval(top),
+                recall_at_10=float(ten.mean()),
+                recall_at_10_interval=proportion_interval(ten),
                 mrr=float(reciprocal_rank(rank).mean()),
-                mean_cosine=float(pairwise_similarity(queries, gallery).mean())
-                if method in _TRANSLATIONS
-                else float("nan"),
-                seconds=seconds,
+                mean_cosine=float(pairwise_similarity(mapped, own).mean()) if translates else float("nan"),
+                seconds=shared_seconds if method in _SHARED else own_seconds,
             )
         )
     return scores
 
 
-def _shared_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
+def _hubness(gallery: FloatArray, crowd: FloatArray, *, k: int = 10) -> FloatArray:
+    """Mean similarity (m,) of each gallery item to its k nearest fitted queries."""
+    similarities = gallery @ crowd.T  # (m, n)
+    k = min(k, similarities.shape[1])
+    return np.asarray(np.partition(similarities, -k, axis=1)[:, -k:].mean(axis=1))
+
+
+def _encoders(space: RelativeSpace) -> Route:
+    return lambda source, target: (partial(space.encode, source=source), partial(space.encode, source=target))
+
+
+def _shared_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
     if method == "shuffled":
         rng = np.random.default_rng(seed)
         fit = {name: x[rng.permutation(x.shape[0])] for name, x in fit.items()}
-    space = RelativeSpace(n_anchors, seed=seed, **_SHARED[method]).fit(fit)
-    encoded = {name: space.encode(x, source=name) for name, x in test.items()}
-    return lambda source, target: (encoded[source], encoded[target])
+    return _encoders(RelativeSpace(n_anchors, seed=seed, **_SHARED[method]).fit(fit))
 
 
-def _ridge_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
-    return lambda source, target: (
-        fit_ridge(fit[source], fit[target], seed=seed)(test[source]),
-        test[target],
+def _ridge_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
+    return lambda source, target: (fit_ridge(fit[source], fit[target], seed=seed), np.asarray)
+
+
+def _procrustes_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
+    return lambda source, target: (fit_procrustes(fit[source], fit[target]), np.asarray)
+
+
+def _cca_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
+    whiteners = {name: Whitener().fit(x) for name, x in fit.items()}
+    whitened = {name: whiteners[name].transform(x) for name, x in fit.items()}
+    return lambda source, target: cca_from(
+        whiteners[source], whiteners[target], whitened[source], whitened[target], n_components=n_anchors
     )
 
 
-def _procrustes_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
-    return lambda source, target: (fit_procrustes(fit[source], fit[target])(test[source]), test[target])
-
-
-def _cca_route(method: str, fit: Spaces, test: Spaces, n_anchors: int, seed: int) -> Route:
-    whiteners = {name: Whitener().fit(x) for name, x in fit.items()}
-    whitened = {name: whiteners[name].transform(x) for name, x in fit.items()}
-
-    def route(source: str, target: str) -> tuple[FloatArray, FloatArray]:
-        first, second = cca_from(
-            whiteners[source], whiteners[target], whitened[source], whitened[target], n_components=n_anchors
-        )
-        return first(test[source]), second(test[target])
-
-    return route
-
-
-_ROUTES: dict[str, Callable[[str, Spaces, Spaces, int, int], Route]] = {
+_ROUTES: dict[str, Callable[[str, Spaces, int, int], Route]] = {
     "ridge": _ridge_route,
     "procrustes": _procrustes_route,
     "cca": _cca_route,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from latentlink import _checks
+from latentlink.moments import Moments
 from latentlink.spaces import anchors as choice
+from latentlink.spaces.encoder import N_PROBES, Encoder, profile_of, raw, shaped
+from latentlink.spaces.items import join, positions
 from latentlink.whitening import Whitener
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -19,49 +21,6 @@ FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
 ANCHORS = ("random", "farthest", "kmeans", "gcca", "param", "auto")
 SIMILARITIES = ("cosine", "centred", "whitened", "wip", "mahalanobis")
 NORMALISATIONS = ("none", "l2", "zscore", "gram")
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """One encoder's part of a space: everything that `encode` and `translate` need.
-
-    Attributes
-    ----------
-    mean : array (d,)
-    map : array (d, k)
-        A relative vector is ``(x - mean) @ map``, for every similarity but the ones below.
-    decode : array (k, d)
-        ``mean + r @ decode`` is the vector of this encoder for a relative vector r.
-    frame : array (d, d) or None
-        Whitening matrix, where the similarity divides by a whitened norm or is a distance.
-    anchor_norms : array (k,) or None
-        Squared norms of the anchors in the frame (mahalanobis).
-    offset, spread : arrays (k,)
-        What the zscore normalisation subtracts and divides by; 0 and 1 where that is folded into the map.
-    n_rows : int
-        Fitted rows.
-    shrinkage : float
-    """
-
-    mean: FloatArray
-    map: FloatArray
-    decode: FloatArray
-    frame: FloatArray | None
-    anchor_norms: FloatArray | None
-    offset: FloatArray
-    spread: FloatArray
-    n_rows: int
-    shrinkage: float
-    _single: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
-
-    def cast(self, name: str, dtype: np.dtype[Any]) -> FloatArray:
-        """Return an array in the floating type of the data, converted once."""
-        array: FloatArray = getattr(self, name)
-        if array.dtype == dtype:
-            return array
-        if name not in self._single:
-            self._single[name] = array.astype(dtype)
-        return self._single[name]
 
 
 class RelativeSpace:
@@ -116,6 +75,12 @@ class RelativeSpace:
         """The encoders' names, in the order they came."""
         return tuple(self._encoders())
 
+    @property
+    def probe_ids(self) -> np.ndarray[Any, Any]:
+        """Ids of the items whose vectors are kept to recognise a changed runtime."""
+        self._encoders()
+        return np.asarray(self.ids_[: min(N_PROBES, self.ids_.size)])
+
     def dimension(self, name: str) -> int:
         """Return the dimension of an encoder's own vectors."""
         return int(self._encoder(name, "name").mean.shape[0])
@@ -134,23 +99,30 @@ class RelativeSpace:
 
         Parameters
         ----------
-        spaces : mapping of name to (n, d_i) array
+        spaces : mapping of name to (n, d_i) array, or to `latentlink.moments.Moments`
+            Moments (one pass over any number of rows, with a support sample) give mean and covariance; the
+            anchors come from their support items.
         ids : None, (n,) array, or mapping of name to (n_i,) array
             Names of the rows. None: row j is the same item in every array. A mapping is joined; the items
-            that every encoder has are fitted.
+            that every encoder has are fitted, and `matched_` says how many of each encoder's rows these are.
         """
         self._check()
+        states = {str(name): value for name, value in spaces.items() if isinstance(value, Moments)}
+        if states:
+            spaces, ids = _supports(spaces, states)
         arrays: dict[str, FloatArray] = {str(name): _double(name, value) for name, value in spaces.items()}
         if len(arrays) < 2:
             raise _checks.InvalidInput(f"spaces has {len(arrays)} encoder; a shared space needs at least 2.")
         rows, self.ids_ = join(arrays, ids)
         self.matched_ = {name: (rows[name].size, arrays[name].shape[0]) for name in arrays}
         data = {name: arrays[name][rows[name]] for name in arrays}
-        frames = {name: self._frame(x) for name, x in data.items()}
-        coordinates = [(data[name] - mean) @ matrix for name, (mean, matrix, _) in frames.items()]
-        self.weights_ = self._choose(coordinates)
+        whiteners = {name: self._whitener(x, states.get(name)) for name, x in data.items()}
+        frames = {name: self._frame(whitener) for name, whitener in whiteners.items()}
+        coordinates = [(data[name] - mean) @ matrix for name, (mean, matrix) in frames.items()]
+        self.reason_ = f"anchors are {self.anchors!r} as asked"
+        self.weights_ = self._choose(coordinates, data)
         prepared = {
-            name: self._relative_map(data[name], frames[name], self.weights_ @ z)
+            name: self._relative_map(whiteners[name], self.weights_ @ z)
             for name, z in zip(data, coordinates, strict=True)
         }
         if self.normalisation == "gram":
@@ -158,9 +130,10 @@ class RelativeSpace:
             prepared = {name: {**parts, "map": parts["map"] @ gram} for name, parts in prepared.items()}
             self.gram_ = gram
         self.encoders_: dict[str, Encoder] = {}
-        relative = {name: _raw(self.similarity, data[name], prepared[name]) for name in data}
+        relative = {name: raw(self.similarity, data[name], prepared[name]) for name in data}
         self.consensus_ = np.mean(list(relative.values()), axis=0).astype(np.float32)
         for name in data:
+            prepared[name]["profile"] = profile_of(data[name], whiteners[name])
             others = [relative[other] for other in data if other != name]
             self.encoders_[name] = self._finish(data[name], prepared[name], relative[name], others)
         return self
@@ -185,13 +158,14 @@ class RelativeSpace:
                 f"embeddings has {x.shape[0]} rows; the support has {self.ids_.size} items. Pass ids."
             )
         given = _checks.unique_ids("ids", given, rows=x.shape[0])
-        support = _positions(given, self.ids_)
-        frame = self._frame(x)
-        z = (x[support] - frame[0]) @ frame[1]
-        parts = self._relative_map(x, frame, self.weights_ @ z)
+        support = positions(given, self.ids_)
+        whitener = self._whitener(x, None)
+        mean, matrix = self._frame(whitener)
+        parts = self._relative_map(whitener, self.weights_ @ ((x[support] - mean) @ matrix))
         if self.normalisation == "gram":
             parts = {**parts, "map": parts["map"] @ self.gram_}
-        relative = _raw(self.similarity, x[support], parts)
+        relative = raw(self.similarity, x[support], parts)
+        parts["profile"] = profile_of(x[support], whitener)
         self.encoders_[name] = self._finish(x[support], parts, relative, [self.consensus_.astype(np.float64)])
         self.matched_[name] = (support.size, x.shape[0])
         return self
@@ -202,12 +176,12 @@ class RelativeSpace:
         float32 in, float32 out. Cost: one n x d x k product.
         """
         encoder = self._encoder(source, "source")
-        x = np.asarray(_checks.matrix("embeddings", embeddings, columns=encoder.mean.shape[0]))
+        x: FloatArray = np.asarray(_checks.matrix("embeddings", embeddings, columns=encoder.mean.shape[0]))
         dtype = x.dtype
         centred = x - encoder.cast("mean", dtype)
-        r = centred @ encoder.cast("map", dtype)  # (n, k)
+        r: FloatArray = centred @ encoder.cast("map", dtype)  # (n, k)
         if self.similarity != "wip":
-            r = _shaped(self.similarity, centred, r, encoder, dtype)
+            r = shaped(self.similarity, centred, r, encoder, dtype)
         if self.normalisation == "zscore":
             r = (r - encoder.cast("offset", dtype)) / encoder.cast("spread", dtype)
         if self.normalisation == "l2":
@@ -225,12 +199,31 @@ class RelativeSpace:
         if self.similarity == "mahalanobis":
             raise _checks.InvalidInput('similarity is "mahalanobis"; translate needs one that is linear.')
         first, second = self._encoder(source, "source"), self._encoder(target, "target")
-        x = np.asarray(_checks.matrix("embeddings", embeddings, columns=first.mean.shape[0]))
+        x: FloatArray = np.asarray(_checks.matrix("embeddings", embeddings, columns=first.mean.shape[0]))
         centred = x - first.cast("mean", x.dtype)
-        r = centred @ first.cast("map", x.dtype)
+        r: FloatArray = centred @ first.cast("map", x.dtype)
         if self.similarity != "wip":
-            r = _shaped(self.similarity, centred, r, first, x.dtype)
+            r = shaped(self.similarity, centred, r, first, x.dtype)
         return np.asarray(second.cast("mean", x.dtype) + r @ second.cast("decode", x.dtype))
+
+    def evaluate(self, spaces: Mapping[str, Any], *, csls: Mapping[str, Any] | None = None) -> Any:
+        """Search between all pairs of encoders on paired rows that were not fitted.
+
+        Parameters
+        ----------
+        spaces : mapping of name to (n, d_i) array
+            Row j is the same item in each.
+        csls : mapping of name to (m, d_i) array, optional
+            Fitted rows, from which the hubness of a gallery item is estimated and subtracted.
+
+        Returns
+        -------
+        MapComparison
+            With the one method "space".
+        """
+        from latentlink.spaces.compare import evaluate_space
+
+        return evaluate_space(self, spaces, csls=csls)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the space to a folder, atomically; see `latentlink.load_space`."""
@@ -254,46 +247,49 @@ class RelativeSpace:
         _checks.one_of(argument, name, encoders)
         return encoders[name]
 
-    def _frame(self, x: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """Mean, matrix and shrinkage of the frame in which anchors are chosen and compared."""
-        d = x.shape[1]
-        if self.similarity == "cosine":
-            return np.zeros(d), np.eye(d), 0.0
-        if self.similarity == "centred":
-            return x.mean(axis=0), np.eye(d), 0.0
-        whitener = Whitener(shrinkage=self.shrinkage).fit(x)
-        return whitener.mean_, whitener.matrix_, whitener.shrinkage_
+    def _whitener(self, x: FloatArray, moments: Moments | None) -> Whitener:
+        whitener = Whitener(shrinkage=self.shrinkage)
+        return whitener.fit(x) if moments is None else whitener.fit_moments(moments)
 
-    def _choose(self, frames: Sequence[FloatArray]) -> Any:
-        k, seed = self.n_anchors, self.seed
-        if self.anchors == "random":
+    def _frame(self, whitener: Whitener) -> tuple[FloatArray, FloatArray]:
+        """Mean and matrix of the frame in which anchors are chosen and compared."""
+        d = whitener.mean_.size
+        if self.similarity == "cosine":
+            return np.zeros(d), np.eye(d)
+        return whitener.mean_, np.eye(d) if self.similarity == "centred" else whitener.matrix_
+
+    def _choose(self, frames: Sequence[FloatArray], data: Mapping[str, FloatArray]) -> Any:
+        k, seed, kind = self.n_anchors, self.seed, self.anchors
+        if kind == "auto":
+            from latentlink.spaces.compare import best_anchors
+
+            kind, self.reason_ = best_anchors(self, data)
+        if kind == "random":
             return choice.random_anchors(frames[0].shape[0], k, seed=seed)
-        if self.anchors == "farthest":
+        if kind == "farthest":
             return choice.farthest_anchors(frames, k, seed=seed)
-        if self.anchors == "kmeans":
+        if kind == "kmeans":
             return choice.kmeans_anchors(frames, k, seed=seed)
-        if self.anchors == "gcca":
+        if kind == "gcca":
             return choice.gcca_anchors(frames, k)
         _checks.need("torch", extra="torch", job='RelativeSpace(anchors="param")')
         from latentlink.spaces.learned import learn_anchors
 
-        members = choice.kmeans_anchors(frames, k, seed=seed).toarray() > 0
-        return learn_anchors(frames, 4.0 * members, seed=seed)
+        return learn_anchors(frames, k, seed=seed).weights
 
-    def _relative_map(
-        self, x: FloatArray, frame: tuple[FloatArray, FloatArray, float], b: FloatArray
-    ) -> dict[str, Any]:
+    def _relative_map(self, whitener: Whitener, b: FloatArray) -> dict[str, Any]:
         """Map of vectors to similarities with the anchors b (k, d), given in frame coordinates."""
-        mean, matrix, shrinkage = frame
-        unit = b / np.linalg.norm(b, axis=1, keepdims=True)
+        mean, matrix = self._frame(whitener)
         direct = self.similarity in ("wip", "mahalanobis")
+        anchors = b if direct else b / np.linalg.norm(b, axis=1, keepdims=True)
         return {
             "mean": mean,
-            "map": matrix @ (b if direct else unit).T,
+            "map": matrix @ anchors.T,
             "frame": matrix if self.similarity in ("whitened", "mahalanobis") else None,
             "anchor_norms": (b**2).sum(axis=1) if self.similarity == "mahalanobis" else None,
-            "shrinkage": shrinkage,
-            "n_rows": x.shape[0],
+            "shrinkage": whitener.shrinkage_,
+            "n_rows": whitener.n_rows_,
+            "profile": None,
         }
 
     def _finish(
@@ -307,56 +303,22 @@ class RelativeSpace:
         return Encoder(decode=decode, offset=offset, spread=spread, **parts)
 
 
-def join(arrays: Mapping[str, FloatArray], ids: Any) -> tuple[dict[str, np.ndarray[Any, Any]], Any]:
-    """Rows of each array that hold the items common to all, and those items' ids."""
-    if not isinstance(ids, Mapping):
-        _checks.same_rows(**arrays)
-        n = next(iter(arrays.values())).shape[0]
-        named = np.arange(n) if ids is None else _checks.unique_ids("ids", ids, rows=n)
-        return {name: np.arange(n) for name in arrays}, named
-    missing = [name for name in arrays if name not in ids]
-    if missing:
-        raise _checks.InvalidInput(f"ids has no entry for {missing[0]!r}; needs one for each encoder.")
-    checked = {
-        name: _checks.unique_ids(f"ids[{name!r}]", ids[name], rows=x.shape[0]) for name, x in arrays.items()
-    }
-    names = list(arrays)
-    common = set(checked[names[0]].tolist()).intersection(*(checked[name].tolist() for name in names[1:]))
-    if not common:
-        raise _checks.InvalidInput("the encoders have no id in common; needs shared items.")
-    kept = np.asarray([value for value in checked[names[0]].tolist() if value in common])
-    return {name: _positions(checked[name], kept) for name in names}, kept
-
-
-def _positions(ids: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    place = {value: row for row, value in enumerate(ids.tolist())}
-    lost = [value for value in wanted.tolist() if value not in place]
-    if lost:
-        raise _checks.InvalidInput(f"ids lacks {len(lost)} support items, {lost[0]!s} among them; add them.")
-    return np.asarray([place[value] for value in wanted.tolist()])
-
-
-def _raw(similarity: str, x: FloatArray, parts: dict[str, Any]) -> FloatArray:
-    centred = x - parts["mean"]
-    r = centred @ parts["map"]
-    if similarity == "wip":
-        return np.asarray(r)
-    k = r.shape[1]
-    encoder = Encoder(decode=np.zeros((0, 0)), offset=np.zeros(k), spread=np.ones(k), **parts)
-    return _shaped(similarity, centred, r, encoder, centred.dtype)
-
-
-def _shaped(
-    similarity: str, centred: FloatArray, r: FloatArray, encoder: Encoder, dtype: np.dtype[Any]
-) -> FloatArray:
-    """Finish the similarities that are not linear, from centred vectors (n, d) and products (n, k)."""
-    z = centred if encoder.frame is None else centred @ encoder.cast("frame", dtype)
-    squared = (z * z).sum(axis=1, keepdims=True)  # (n, 1)
-    if similarity == "mahalanobis":
-        distance = squared - 2 * r + encoder.cast("anchor_norms", dtype)
-        return np.asarray(-np.sqrt(np.maximum(distance, 0)))
-    _checks.nonzero_rows("embeddings", squared[:, 0])
-    return np.asarray(r / np.sqrt(squared))
+def _supports(
+    spaces: Mapping[str, Any], states: Mapping[str, Moments]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Support vectors and ids of moments, which must be given for all encoders."""
+    lacking = [name for name in spaces if name not in states]
+    if lacking:
+        raise _checks.InvalidInput(f"spaces[{lacking[0]!r}] is an array beside moments; needs moments for all.")
+    empty = [name for name, state in states.items() if not state.support_ids.size]
+    if empty:
+        raise _checks.InvalidInput(
+            f"the moments of {empty[0]!r} hold no support; gather with support_size > 0."
+        )
+    return (
+        {name: state.support_vectors for name, state in states.items()},
+        {name: state.support_ids for name, state in states.items()},
+    )
 
 
 def _gram_root(anchors: Sequence[FloatArray], *, share: float = 0.01) -> FloatArray:

@@ -1,0 +1,83 @@
+"""`latentlink align`: fit one shared space for several encoders, from files of paired vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from latentlink._checks import InvalidInput
+from latentlink.cli._frame import Json, Quiet, Seed, emit
+
+
+def align(
+    space: Annotated[Path, typer.Argument(help="Folder to write the space to.")],
+    files: Annotated[list[str], typer.Argument(help="NAME=FILE, at least two; joined on ids, else on rows.")],
+    anchors: Annotated[
+        str, typer.Option("--anchors", help="gcca, param, kmeans, farthest, random or auto.")
+    ] = "gcca",
+    n_anchors: Annotated[int, typer.Option("--n-anchors", help="Dimension of the shared space.")] = 256,
+    similarity: Annotated[
+        str, typer.Option("--similarity", help="wip, whitened, centred, cosine or mahalanobis.")
+    ] = "wip",
+    normalisation: Annotated[str, typer.Option("--normalisation", help="none, gram, zscore or l2.")] = "none",
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Read files once in bounded memory; anchors from a sample.")
+    ] = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a shared space and save it."""
+    from latentlink.spaces import RelativeSpace, fit_files
+
+    fitted = RelativeSpace(n_anchors, anchors, similarity, normalisation, seed=seed)
+    named = pairs_of(files)
+    if streaming:
+        fit_files(fitted, {name: [path] for name, path in named.items()})
+    else:
+        vectors, ids = read_spaces(named)
+        fitted.fit(vectors, ids=ids)
+    fitted.save(space)
+    record = {
+        "space": str(space),
+        "fingerprint": fitted.fingerprint(),
+        "reason": fitted.reason_,
+        "encoders": {
+            name: {
+                "dimension": fitted.dimension(name),
+                "matched": fitted.matched_[name][0],
+                "of": fitted.matched_[name][1],
+            }
+            for name in fitted.names
+        },
+    }
+    lines = [f"{space}: {fitted.consensus_.shape[1]} anchors, {fitted.reason_}"]
+    for name, (matched, given) in fitted.matched_.items():
+        lines.append(f"{name}: {fitted.dimension(name)} dimensions, {matched} of {given} rows matched")
+    emit("\n".join(lines), record, as_json=json)
+
+
+def pairs_of(files: list[str]) -> dict[str, Path]:
+    """Split NAME=FILE arguments."""
+    named: dict[str, Path] = {}
+    for value in files:
+        name, found, path = value.partition("=")
+        if not found or not name or not path:
+            raise InvalidInput(f"{value!r} is not NAME=FILE; write for example old=old.npy.")
+        if name in named:
+            raise InvalidInput(f"{name!r} is given twice; needs distinct names.")
+        named[name] = Path(path)
+    return named
+
+
+def read_spaces(named: dict[str, Path]) -> tuple[dict[str, object], dict[str, object] | None]:
+    """Read vectors, and ids when every file has them."""
+    from latentlink.io import read_vectors
+
+    read = {name: read_vectors(path) for name, path in named.items()}
+    ids = {name: found for name, (_, found) in read.items()}
+    return {name: vectors for name, (vectors, _) in read.items()}, (
+        None if any(found is None for found in ids.values()) else dict(ids)
+    )

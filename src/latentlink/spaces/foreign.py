@@ -1,0 +1,272 @@
+"""Is this vector of this space? Energies and moments against what was fitted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from latentlink import _checks
+from latentlink.spaces.encoder import LEVELS, Profile
+from latentlink.spaces.relative import RelativeSpace
+
+IntArray = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `doctor` thinks of a set of vectors.
+
+    Attributes
+    ----------
+    verdict : {"same", "scaled", "sign-flipped", "permuted", "rotated", "other"}
+    foreign_share : float
+        Share of the vectors whose energy passes the 99.9 % quantile of the fitted ones.
+    factor : float
+        Median norm over the fitted median norm.
+    paired : bool
+        Whether stored vectors of the same items were at hand. Without them a rotation cannot be told from
+        another encoder.
+    details : dict
+        The statistic of every hypothesis.
+    """
+
+    verdict: str
+    foreign_share: float
+    factor: float
+    paired: bool
+    details: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What `audit` found in a matrix.
+
+    Attributes
+    ----------
+    n_rows, dimension : int
+    nan_rows, infinite_rows, zero_rows, foreign_rows : int arrays
+        Row numbers. Foreign rows are looked for when a space was given.
+    duplicate_rows : int array
+        Rows equal to an earlier row.
+    duplicate_ids : array
+        Ids that occur more than once.
+    constant_columns : int array
+    mean_norm : float
+        Of the mean vector over the root-mean-square norm: 0 for centred data, near 1 for a narrow cone.
+    norms : tuple of float
+        Smallest, median and largest norm of finite rows.
+    expected_foreign : float
+        Rows that would pass the threshold by chance.
+    """
+
+    n_rows: int
+    dimension: int
+    nan_rows: IntArray
+    infinite_rows: IntArray
+    zero_rows: IntArray
+    duplicate_rows: IntArray
+    duplicate_ids: np.ndarray[Any, Any]
+    constant_columns: IntArray
+    foreign_rows: IntArray
+    expected_foreign: float
+    mean_norm: float
+    norms: tuple[float, float, float]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found that spoils a search: foreign rows count beyond thrice their expectation."""
+        spoiled = (self.nan_rows, self.infinite_rows, self.zero_rows, self.duplicate_ids)
+        few = self.foreign_rows.size <= max(3.0, 3 * self.expected_foreign)
+        return few and not any(found.size for found in spoiled)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON."""
+        return asdict(self) | {"clean": self.clean}
+
+
+def foreign_rows(
+    space: RelativeSpace, embeddings: Any, *, source: str, false_alarms: float = 0.001
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell which vectors (n, d) do not look like vectors of `source`.
+
+    Parameters
+    ----------
+    space : RelativeSpace
+    embeddings : array (n, d)
+    source : str
+    false_alarms : {0.001, 0.01, 0.05}
+        Share of the encoder's own vectors that may be called foreign; the threshold is that quantile of the
+        whitened energies of the fitted vectors, each taken as if it had not been fitted.
+
+    Returns
+    -------
+    bool array (n,)
+    """
+    profile = _profile(space, source)
+    x = _rows(embeddings, profile)
+    return np.asarray(profile.energy(x) > _threshold(profile, false_alarms))
+
+
+def doctor(space: RelativeSpace, embeddings: Any, *, source: str, probes: bool = False) -> Diagnosis:
+    """Say whether vectors come from the encoder `source`, and if not, what was done to them.
+
+    Parameters
+    ----------
+    space : RelativeSpace
+    embeddings : array (n, d)
+        At least 8 vectors of ordinary items; or, with `probes`, those of ``space.probe_ids`` in that order.
+    source : str
+    probes : bool
+        Compare with the stored vectors of the same items, which tells all six cases apart.
+
+    Returns
+    -------
+    Diagnosis
+    """
+    profile = _profile(space, source)
+    x = _rows(embeddings, profile, least=8)
+    norm = float(np.median(np.linalg.norm(x, axis=1)))
+    factor = norm / float(profile.norms[LEVELS.index(0.5)])
+    share = float((profile.energy(x) > _threshold(profile, 0.001)).mean())
+    if not probes:
+        return _unpaired(profile, x, factor, share)
+    if x.shape[0] != profile.probes.shape[0]:
+        raise _checks.InvalidInput(
+            f"embeddings has {x.shape[0]} rows; the space keeps {profile.probes.shape[0]} probes. "
+            "Encode the items space.probe_ids in their order."
+        )
+    return _paired(profile.probes.astype(np.float64), x, factor, share)
+
+
+def audit(
+    embeddings: Any, *, ids: Any = None, space: RelativeSpace | None = None, source: str | None = None
+) -> Audit:
+    """Look for what spoils a search: NaN, zero rows, repeated ids, vectors of another encoder.
+
+    Parameters
+    ----------
+    embeddings : array (n, d)
+        May hold NaN and infinity.
+    ids : array (n,), optional
+    space, source : RelativeSpace and str, optional
+        The space and the encoder that the vectors are said to come from.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> found = audit(np.array([[1.0, 0.0], [np.nan, 1.0], [1.0, 0.0]]), ids=["a", "b", "a"])
+    >>> found.nan_rows, found.duplicate_rows, found.duplicate_ids.tolist(), found.clean
+    (array([1]), array([2]), ['a'], False)
+    """
+    x = np.asarray(_checks.matrix("embeddings", embeddings, finite=False))
+    nan, infinite = np.isnan(x).any(axis=1), np.isinf(x).any(axis=1)
+    good = ~(nan | infinite)
+    finite = x[good].astype(np.float64)
+    norms = np.linalg.norm(finite, axis=1)
+    _, first = np.unique(x, axis=0, return_index=True)
+    repeated = np.setdiff1d(np.flatnonzero(good), first)
+    names, counts = np.unique(np.asarray([] if ids is None else ids), return_counts=True)
+    foreign = np.zeros(0, dtype=np.int64)
+    if space is not None:
+        if source is None:
+            raise _checks.InvalidInput(f"source is missing; needs one of {', '.join(map(repr, space.names))}.")
+        if finite.size:
+            foreign = np.flatnonzero(good)[foreign_rows(space, finite, source=source)]
+    power = float(np.sqrt((norms**2).mean())) if norms.size else 0.0
+    return Audit(
+        n_rows=x.shape[0],
+        dimension=x.shape[1],
+        nan_rows=np.flatnonzero(nan),
+        infinite_rows=np.flatnonzero(infinite),
+        zero_rows=np.flatnonzero(good)[norms == 0],
+        duplicate_rows=repeated,
+        duplicate_ids=names[counts > 1],
+        constant_columns=np.flatnonzero(np.ptp(finite, axis=0) == 0) if len(finite) > 1 else foreign[:0],
+        foreign_rows=foreign,
+        expected_foreign=0.001 * len(finite) if space is not None else 0.0,
+        mean_norm=float(np.linalg.norm(finite.mean(axis=0)) / power) if power else float("nan"),
+        norms=(float(norms.min()), float(np.median(norms)), float(norms.max())) if norms.size else (0.0,) * 3,
+    )
+
+
+def _unpaired(profile: Profile, x: FloatArray, factor: float, share: float) -> Diagnosis:
+    """Take the first simple story under which the vectors look at home."""
+    limit = _threshold(profile, 0.001)
+
+    def shift(y: FloatArray) -> float:  # squared distance of the means in whitened units, by column
+        z = (y.mean(axis=0) - profile.mean) @ profile.whitening
+        return float((z * z).mean())
+
+    stories = {"same": x, "scaled": x / factor, "sign-flipped": -x}
+    details = {name: float((profile.energy(y) > limit).mean()) for name, y in stories.items()}
+    details |= {f"{name} (shift of the mean)": shift(y) for name, y in stories.items()}
+    # A cone pointing the other way can pass the energy test; the mean betrays it.
+    odd = {
+        name: details[name] + details[f"{name} (shift of the mean)"]
+        for name in stories
+        if name != "scaled" or not 0.95 < factor < 1.05
+    }
+    best = min(odd, key=lambda name: odd[name])
+    at_home = details[best] <= 0.02 + 2 / x.shape[0]
+    verdict = best if at_home else "other"
+    if verdict == "same" and not 0.95 < factor < 1.05:
+        verdict = "scaled"
+    return Diagnosis(verdict, share, factor, False, details)
+
+
+def _paired(probes: FloatArray, x: FloatArray, factor: float, share: float) -> Diagnosis:
+    """Compare with the stored vectors of the same items; every statistic is a relative error."""
+
+    def error(a: FloatArray, b: FloatArray) -> float:
+        return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+    size = np.linalg.norm(x) / np.linalg.norm(probes)
+    scaled = x / size
+    order = _match_columns(scaled, probes)
+    signs = np.sign((scaled * probes).sum(axis=0))
+    details = {
+        "same": error(x, probes),
+        "scaled": error(scaled, probes),
+        "sign-flipped": error(scaled * np.where(signs == 0, 1.0, signs), probes),
+        "permuted": error(scaled[:, order], probes),
+        "rotated": error(scaled @ scaled.T, probes @ probes.T),
+    }
+    # int8 and other runtimes differ by a few per cent; unrelated vectors by over 100.
+    verdict = next((name for name, value in details.items() if value < 0.1), "other")
+    return Diagnosis(verdict, share, factor, True, details)
+
+
+def _match_columns(x: FloatArray, probes: FloatArray) -> np.ndarray[Any, Any]:
+    from scipy.optimize import linear_sum_assignment
+
+    distance = (probes**2).sum(axis=0)[:, None] - 2 * probes.T @ x + (x**2).sum(axis=0)  # (d, d)
+    return np.asarray(linear_sum_assignment(distance)[1])
+
+
+def _profile(space: RelativeSpace, source: str) -> Profile:
+    _checks.one_of("source", source, space.names)
+    return space.encoders_[source].profile
+
+
+def _rows(embeddings: Any, profile: Profile, least: int = 1) -> FloatArray:
+    x = _checks.matrix("embeddings", embeddings, columns=profile.mean.size, min_rows=least)
+    return np.asarray(x, dtype=np.float64)
+
+
+def _threshold(profile: Profile, false_alarms: float) -> float:
+    allowed = [round(1 - level, 3) for level in LEVELS if level > 0.9]
+    if false_alarms not in allowed:
+        raise _checks.InvalidInput(
+            f"false_alarms is {false_alarms}; needs one of {', '.join(map(str, allowed))}."
+        )
+    return float(profile.energies[LEVELS.index(round(1 - false_alarms, 3))])

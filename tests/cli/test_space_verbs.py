@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+import typer
+
+from latentlink.cli import _frame
+from latentlink.io import read_vectors
+
+VERBS = ["align", "encode", "translate", "compare", "audit", "doctor"]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        with pytest.raises(SystemExit) as end:
+            _frame.run(lambda: _frame.build(VERBS), [str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return end.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def files(rng, tmp_path):
+    shared = rng.normal(size=(300, 6))
+    made = {}
+    for name, d in (("old", 10), ("new", 8)):
+        made[name] = tmp_path / f"{name}.npy"
+        np.save(
+            made[name],
+            (shared @ rng.normal(size=(6, d)) + 0.1 * rng.normal(size=(300, d)) + 1).astype(np.float32),
+        )
+    return made
+
+
+@pytest.fixture
+def space(run, files, tmp_path):
+    code, out, _ = run(
+        "align", tmp_path / "space", *[f"{n}={p}" for n, p in files.items()], "--n-anchors", 6, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["encoders"]["old"] == {"dimension": 10, "matched": 300, "of": 300}
+    return tmp_path / "space"
+
+
+def test_encode_and_translate(run, files, space, tmp_path):
+    assert run("encode", space, files["new"], tmp_path / "r.npy", "--source", "new")[0] == 0
+    assert read_vectors(tmp_path / "r.npy")[0].shape == (300, 6)
+    assert (
+        run("translate", space, files["new"], tmp_path / "v.npy", "--source", "new", "--target", "old")[0] == 0
+    )
+    assert read_vectors(tmp_path / "v.npy")[0].shape == (300, 10)
+
+
+def test_doctor_and_audit_fail_on_a_foreign_file(run, files, space, tmp_path, rng):
+    assert run("doctor", space, files["old"], "--source", "old")[0] == 0
+    np.save(tmp_path / "odd.npy", 5 * rng.normal(size=(300, 10)))
+    code, _, err = run("doctor", space, tmp_path / "odd.npy", "--source", "old")
+    assert code == 1
+    assert "is not of 'old' as fitted" in err
+    assert run("audit", files["old"], "--space", space, "--source", "old")[0] == 0
+    broken = np.load(files["old"])
+    broken[3, 0] = np.nan
+    np.save(tmp_path / "broken.npy", broken)
+    code, out, err = run("audit", tmp_path / "broken.npy")
+    assert (code, "rows with NaN: 1 (3)" in out) == (1, True)
+
+
+def test_a_wrong_pair_is_one_line(run, tmp_path):
+    code, _, err = run("align", tmp_path / "s", "old.npy")
+    assert (code, err) == (2, "latentlink: 'old.npy' is not NAME=FILE; write for example old=old.npy.\n")
+
+
+@pytest.mark.medium
+def test_compare_prints_a_table_and_writes_a_report(run, files, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, _ = run(
+        "compare", *[f"{n}={p}" for n, p in files.items()], "--n-anchors", 6, "--report", tmp_path / "r.html"
+    )
+    assert code == 0
+    assert "shuffled" in out
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_verbs_are_functions():
+    assert isinstance(_frame.build(VERBS), typer.Typer)
