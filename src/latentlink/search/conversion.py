@@ -1,0 +1,285 @@
+"""Convert files of vectors into another space: sharded, streamed, resumable, the same bytes at every run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from latentlink import _checks, _files
+from latentlink.io import BATCH_ROWS, HashingStream, arrow_writer, open_vectors
+from latentlink.search.gate import Space
+
+FORMAT = 1
+SHARD_ROWS = 8 * BATCH_ROWS
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows `start` to `stop` of one file, which become one file of the output."""
+
+    name: str
+    file: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that a worker needs to write one shard; the same on this machine and on a cluster."""
+
+    shard: Shard
+    folder: str
+    space: Any
+    source: str
+    target: str | None
+    batch_rows: int
+    vector_column: str | None
+    id_column: str | None
+    quarantine: bool
+
+    def run(self) -> dict[str, Any]:
+        """Write the shard and its record unless both stand already, and return the record."""
+        folder = Path(self.folder)
+        target = folder / self.shard.name
+        record_path = target.with_suffix(".json")
+        if record_path.is_file() and target.is_file():
+            record: dict[str, Any] = _files.read_json(record_path)
+            if _files.sha256(target) == record["sha256"]:
+                return record
+        bad = target.with_suffix(".bad.jsonl")
+        columns = self.space.dimension(self.target) if self.target else None
+        rows = 0
+        with _files.replacing(bad) as bad_rows, _files.replacing(target) as temporary:
+            with open(temporary, "wb") as raw:
+                stream = HashingStream(raw)
+                for batch in self._batches(bad_rows if self.quarantine else None):
+                    y = self._mapped(batch.vectors)
+                    if not rows:
+                        columns = y.shape[1]
+                        writer = arrow_writer(stream, columns)  # type: ignore[arg-type]
+                        write = writer.__enter__()
+                    write(y, batch.ids)
+                    rows += len(y)
+                if not rows:
+                    raise _checks.InvalidInput(
+                        f"no row of {self.shard.file} can be converted; all were left out."
+                    )
+                writer.__exit__(None, None, None)
+            size = bad_rows.stat().st_size
+        if not size:
+            bad.unlink()
+        record = {**asdict(self.shard), "rows": rows, "dimension": columns, "sha256": stream.hexdigest()}
+        _files.write_json(record_path, record)  # last: a shard without its record is written again
+        return record
+
+    def _batches(self, bad: Path | None) -> Iterator[Any]:
+        file = open_vectors(self.shard.file, vector_column=self.vector_column, id_column=self.id_column)
+        batches = file.batches(
+            batch_rows=self.batch_rows, start=self.shard.start, stop=self.shard.stop, quarantine=bad
+        )
+        return (batch for batch in batches if len(batch.vectors))
+
+    def _mapped(self, x: Any) -> Any:
+        if self.target is None:
+            return self.space.encode(x, source=self.source)
+        return self.space.translate(x, source=self.source, target=self.target)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A finished conversion.
+
+    Attributes
+    ----------
+    folder : Path
+    shards : tuple of dict
+        Name, file, start, stop, rows, dimension and sha256 of each, in order.
+    """
+
+    folder: Path
+    shards: tuple[dict[str, Any], ...]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The shards' files, in order."""
+        return [self.folder / shard["name"] for shard in self.shards]
+
+    @property
+    def rows(self) -> int:
+        """Vectors written."""
+        return sum(shard["rows"] for shard in self.shards)
+
+
+def convert(
+    files: Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    space: Space,
+    source: str,
+    target: str | None = None,
+    shard_rows: int = SHARD_ROWS,
+    batch_rows: int = BATCH_ROWS,
+    workers: int = 1,
+    vector_column: str | None = None,
+    id_column: str | None = None,
+    quarantine: bool = False,
+) -> Conversion:
+    """Convert files of vectors, shard by shard; run it again after any interruption.
+
+    Parameters
+    ----------
+    files : sequence of paths
+        See `latentlink.io.open_vectors`. They are only read.
+    folder : path
+        Receives ``part-00000.arrow`` (ids and vectors, float32), its record ``part-00000.json``, and at the
+        end ``manifest.json``.
+    space : RelativeSpace
+    source : str
+        Whose vectors the files hold.
+    target : str, optional
+        Translate into this encoder's own space; into the shared space when left out.
+    shard_rows, batch_rows : int
+        Both are counted from the start of each file, so a rerun writes the same bytes.
+    workers : int
+        Processes; each writes whole shards.
+    vector_column, id_column : str, optional
+    quarantine : bool
+        Leave out rows that are not finite and list them in ``part-00000.bad.jsonl``; otherwise an error.
+
+    Returns
+    -------
+    Conversion
+
+    Raises
+    ------
+    InvalidInput
+        `folder` holds another conversion, another process is converting into it, or a row is not finite.
+    """
+    out = Path(folder)
+    tasks, plan = plan_tasks(
+        files,
+        out,
+        space=space,
+        source=source,
+        target=target,
+        shard_rows=shard_rows,
+        batch_rows=batch_rows,
+        vector_column=vector_column,
+        id_column=id_column,
+        quarantine=quarantine,
+    )
+    with prepared(out, plan):
+        if workers == 1:
+            records = [task.run() for task in tasks]
+        else:
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+                records = list(pool.map(Task.run, tasks))
+        return finished(out, plan, records)
+
+
+def plan_tasks(
+    files: Sequence[str | os.PathLike[str]],
+    folder: Path,
+    *,
+    space: Space,
+    source: str,
+    target: str | None,
+    shard_rows: int,
+    batch_rows: int,
+    vector_column: str | None,
+    id_column: str | None,
+    quarantine: bool,
+) -> tuple[list[Task], dict[str, Any]]:
+    """Return the tasks of a conversion, in order, and the plan that identifies it."""
+    _checks.one_of("source", source, space.names)
+    if target is not None:
+        _checks.one_of("target", target, space.names)
+    _checks.integer("batch_rows", batch_rows, low=1)
+    _checks.integer("shard_rows", shard_rows, low=batch_rows)
+    tasks: list[Task] = []
+    inputs = []
+    for name in map(str, files):
+        file = open_vectors(name, vector_column=vector_column, id_column=id_column)
+        if file.dimension != space.dimension(source):
+            raise _checks.InvalidInput(
+                f"{name} has {file.dimension} columns but {source!r} in this space has {space.dimension(source)}; "
+                "is it of another encoder?"
+            )
+        inputs.append({"name": Path(name).name, "rows": file.rows, "digest": _ends(Path(name))})
+        for start in range(0, file.rows, shard_rows):
+            shard = Shard(f"part-{len(tasks):05d}.arrow", name, start, min(start + shard_rows, file.rows))
+            tasks.append(
+                Task(
+                    shard, str(folder), space, source, target, batch_rows, vector_column, id_column, quarantine
+                )
+            )
+    if not tasks:
+        raise _checks.InvalidInput("files hold no rows; needs at least one.")
+    plan = {
+        "format": FORMAT,
+        "source": source,
+        "target": target,
+        "fingerprints": {name: space.fingerprint(name) for name in [source, *([target] if target else [])]},
+        "shard_rows": shard_rows,
+        "batch_rows": batch_rows,
+        "quarantine": quarantine,
+        "files": inputs,
+    }
+    return tasks, plan
+
+
+@contextmanager
+def prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
+    """Hold the folder of a conversion: its lock, its plan, and no remains of a killed run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _files.locked(folder / "conversion"):
+        for remains in folder.glob(".*.tmp"):
+            remains.unlink()
+        path = folder / "plan.json"
+        if path.exists():
+            found = _files.read_json(path)
+            wrong = [key for key in plan if found.get(key) != plan[key]]
+            if wrong:
+                raise _checks.InvalidInput(
+                    f"{folder} holds another conversion ({', '.join(wrong)} differ); pick another folder."
+                )
+        else:
+            _files.write_json(path, plan)
+        yield
+
+
+def finished(folder: Path, plan: dict[str, Any], records: list[dict[str, Any]]) -> Conversion:
+    """Write the manifest of all shards and return the conversion."""
+    _files.write_json(folder / "manifest.json", {**plan, "shards": records})
+    return Conversion(folder, tuple(records))
+
+
+def read_conversion(folder: str | os.PathLike[str], *, verify: bool = True) -> Conversion:
+    """Open a finished conversion, checking the SHA-256 of every shard unless told not to."""
+    path = Path(folder) / "manifest.json"
+    if not path.exists():
+        raise _checks.InvalidInput(f"{folder} holds no finished conversion; run convert again to finish it.")
+    shards = _files.read_json(path)["shards"]
+    for shard in shards:
+        if verify and _files.sha256(Path(folder) / shard["name"]) != shard["sha256"]:
+            raise _checks.InvalidInput(
+                f"{Path(folder) / shard['name']} differs from its checksum; convert again."
+            )
+    return Conversion(Path(folder), tuple(shards))
+
+
+def _ends(path: Path) -> str:
+    """Digest a file's size, first and last MiB: what tells two inputs apart without reading them whole."""
+    size = path.stat().st_size
+    with open(path, "rb") as stream:
+        head = stream.read(1 << 20)
+        stream.seek(max(0, size - (1 << 20)))
+        return hashlib.sha256(str(size).encode() + head + stream.read()).hexdigest()
