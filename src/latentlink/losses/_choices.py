@@ -180,6 +180,45 @@ def one_way_choice(
     return Choice(s, positive, negative, u, candidates, normalize, count)
 
 
+def labelled_choice(
+    embeddings: Any,
+    labels: Tensor | None,
+    pairs: tuple[Tensor, ...] | None,
+    reference: Any,
+    reference_labels: Tensor | None,
+    normalize: bool,
+) -> Choice:
+    """Lay out rows that share labels: each chooses among a reference set, or among the other rows.
+
+    `pairs` names positives and negatives by index, (anchors, positives, anchors, negatives) or (anchors, positives,
+    negatives), instead of labels.
+    """
+    z = _inputs.embeddings("embeddings", embeddings)
+    alone = reference is None  # whether rows meet themselves: never decided by the identity of labels
+    ref = z if alone else _inputs.embeddings("ref_emb", reference, columns=z.shape[1])
+    dtype = _inputs.computing_type(z, ref)
+    u = _inputs.unit_rows("embeddings", z, dtype, normalize=normalize)
+    v = u if alone else _inputs.unit_rows("ref_emb", ref, dtype, normalize=normalize)
+    n, m = u.shape[0], v.shape[0]
+    if pairs is not None:
+        positive = torch.zeros(n, m, dtype=torch.bool, device=u.device)
+        negative = positive.clone()
+        anchors = pairs[0] if len(pairs) == 3 else pairs[2]
+        positive[pairs[0], pairs[1]] = True
+        negative[anchors, pairs[-1]] = True
+    else:
+        if labels is None:
+            raise _checks.InvalidInput("labels is None; needs labels (n,), or indices_tuple.")
+        others = labels if alone else reference_labels
+        same = _known_same(labels, others, n, m, u.device)
+        if same is None:
+            raise _checks.InvalidInput("ref_labels is None; needs one label for each row of ref_emb.")
+        itself = torch.eye(n, m, dtype=torch.bool, device=u.device) & alone
+        positive, negative = same & ~itself, ~same
+    most = int(negative.sum(dim=1).max()) if n and m else 0
+    return Choice(_inputs.product(u, v), positive, negative, u, v, normalize, most)
+
+
 def _known_same(
     labels: Tensor | None,
     others: Tensor | None,

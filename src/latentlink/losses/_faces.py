@@ -104,13 +104,17 @@ def lay_out(
     negatives: Any = None,
     *,
     labels: Tensor | None = None,
+    positive_labels: Tensor | None = None,
     negative_labels: Tensor | None = None,
     same: Tensor | None = None,
     in_batch: bool | None = None,
     normalize: bool = True,
     endpoint: float = 1.0,
 ) -> Pairs | None:
-    """Lay out a problem for the walks; None where they do not apply."""
+    """Lay out a problem for the walks; None where they do not apply.
+
+    `positive_labels` are the queries' own unless given, as when a process's two views meet those of all others.
+    """
     _checks.one_of("layout", layout, LAYOUTS)
     several = any(isinstance(x, Tensor) and x.ndim == 3 for x in (z1, negatives))
     alone = negatives is not None and not in_batch
@@ -138,13 +142,13 @@ def lay_out(
         mask = as_mask(same, ((n, n), (2 * n, 2 * n)), device)
         mask = mask.repeat(2, 2) if mask is not None and mask.shape[0] == n else mask
         return Pairs(u, u, True, True, normalize, limit, twice, twice, mask)
-    others = mine
+    others = mine if positive_labels is None else as_labels("positive_labels", positive_labels, n).to(device)
     if negatives is not None:
         if mine is not None:
             if negative_labels is None:
                 return None  # labels then reach the batch alone: a mask that only the dense form makes
             extra = as_labels("negative_labels", negative_labels, rows[2].shape[0]).to(device)
-            others = torch.cat([mine, extra])
+            others = torch.cat([mine if others is None else others, extra])
         rows[1] = torch.cat(rows[1:])  # (n + m, d)
     mask = as_mask(same, ((n, rows[1].shape[0]),), device)
     return Pairs(rows[0], rows[1], False, layout == "symmetric", normalize, limit, mine, others, mask)

@@ -277,16 +277,7 @@ def weince(
     limit = _checks.number("endpoint", endpoint)
     _checks.one_of("denominator", denominator, DENOMINATORS)
     choices = choices_of(z0, z1, negatives, layout, labels, negative_labels, same, in_batch, normalize)
-    shortfalls = [exact_shortfalls(choice, limit, rule) for choice in choices]
-    if statistics is None:
-        statistics = tail_statistics(choices, shortfalls, rule)
-    sizes = [choice.similarities.shape[0] for choice in choices]
-    blends, betas = statistics.blend.split(sizes), statistics.beta.split(sizes)
-    parts = [
-        choice_losses(_blended(choice, shortfall, tau, blend, beta, rule), choice, denominator)
-        for choice, shortfall, blend, beta in zip(choices, shortfalls, blends, betas, strict=True)
-    ]
-    return weighted(torch.cat(parts), weights)
+    return weighted(bent_losses(choices, tau, limit, rule, denominator, statistics), weights)
 
 
 def choice_losses(logits: Tensor, choice: Choice, denominator: str) -> Tensor:
@@ -310,6 +301,27 @@ def choice_losses(logits: Tensor, choice: Choice, denominator: str) -> Tensor:
     terms = terms.masked_fill(~choice.positive, 0.0).sum(dim=1) / count.clamp(min=1)
     chosen = choice.negative.any(dim=1) if denominator != "all" else count > 0
     return torch.where(chosen & (count > 0), terms, torch.zeros_like(terms))
+
+
+def bent_losses(
+    choices: list[Choice],
+    tau: float | Tensor,
+    endpoint: float,
+    gate: Gate,
+    denominator: str,
+    statistics: QueryStatistics | None = None,
+) -> Tensor:
+    """Score the positives of all choices, one after the other, with the WEINCE logit: (q,)."""
+    shortfalls = [exact_shortfalls(choice, endpoint, gate) for choice in choices]
+    if statistics is None:
+        statistics = tail_statistics(choices, shortfalls, gate)
+    sizes = [choice.similarities.shape[0] for choice in choices]
+    blends, betas = statistics.blend.split(sizes), statistics.beta.split(sizes)
+    parts = [
+        choice_losses(_blended(choice, shortfall, tau, blend, beta, gate), choice, denominator)
+        for choice, shortfall, blend, beta in zip(choices, shortfalls, blends, betas, strict=True)
+    ]
+    return torch.cat(parts)
 
 
 def exact_shortfalls(choice: Choice, endpoint: float, gate: Gate) -> Tensor:

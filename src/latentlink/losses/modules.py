@@ -67,6 +67,10 @@ class _Loss(nn.Module):
         self.reduction = _checks.one_of("reduction", reduction, REDUCTIONS)
         self.options = options
 
+    def as_one_way(self, queries: Tensor, positives: Tensor, negatives: Tensor, **options: Any) -> Tensor:
+        """Score queries against all rows of positives and negatives, whatever the layout of the loss."""
+        return _faces.plain("one_way", queries, positives, negatives, **self.settings(options))
+
     def extra_repr(self) -> str:
         """Print the settings, temperature and its inverse side by side."""
         if isinstance(self.temperature, nn.Module):
@@ -98,6 +102,8 @@ class InfoNCELoss(_Loss):
     >>> float(loss(torch.eye(4), torch.eye(4))) < 1e-3
     True
     """
+
+    layout = "one_way"
 
     def __init__(
         self,
@@ -143,6 +149,8 @@ class NTXentLoss(_Loss):
     7.0000...
     """
 
+    layout = "nt_xent"
+
     def __init__(
         self, temperature: float | Tensor | nn.Module = 0.5, reduction: str = "mean", **options: Any
     ) -> None:
@@ -169,6 +177,8 @@ class SymmetricInfoNCELoss(_Loss):
     >>> float(loss(torch.eye(4), torch.eye(4)).detach()) < 1e-3
     True
     """
+
+    layout = "symmetric"
 
     def __init__(
         self, temperature: float | Tensor | nn.Module = 0.07, reduction: str = "mean", **options: Any
@@ -231,6 +241,10 @@ class WEINCELoss(_Loss):
     def forward(self, z0: Tensor, z1: Tensor, negatives: Tensor | None = None, **options: Any) -> Tensor:
         """Compute the loss: (n, d), (n, d) → scalar, or (n,) or (2n,) unreduced."""
         return _faces.weince(self.layout, z0, z1, negatives, gate=self.gate, **self.settings(options))
+
+    def as_one_way(self, queries: Tensor, positives: Tensor, negatives: Tensor, **options: Any) -> Tensor:
+        """Score queries against all rows of positives and negatives, whatever the layout of the loss."""
+        return _faces.weince("one_way", queries, positives, negatives, gate=self.gate, **self.settings(options))
 
     def statistics(
         self, z0: Tensor, z1: Tensor, negatives: Tensor | None = None, **options: Any
