@@ -1,6 +1,7 @@
 """Extreme-value statistics of the upper tail of similarities: it tells which link the data ask for."""
 
 from latentlink.tails.choice import LinkChoice, choose_link
+from latentlink.tails.diagnosis import Diagnosis, diagnose
 from latentlink.tails.evidence import Evidence, weigh
 from latentlink.tails.goodness import Goodness, ThresholdChoice, choose_threshold, forward_stop, goodness
 from latentlink.tails.maxima import MaximaFit, fit_maxima, maxima_by_size
@@ -11,6 +12,7 @@ from latentlink.tails.winners import ChoiceSets, positive_choices, view_choices
 
 __all__ = [
     "ChoiceSets",
+    "Diagnosis",
     "EndpointTest",
     "Evidence",
     "Goodness",
@@ -23,6 +25,7 @@ __all__ = [
     "Verdict",
     "choose_link",
     "choose_threshold",
+    "diagnose",
     "endpoint_test",
     "fit_maxima",
     "fit_tail",
