@@ -91,3 +91,14 @@ def largest_similarities(embeddings, tail_size):
         values.append(others[:tail_size])
         thresholds.append(others[tail_size])
     return values, thresholds
+
+
+def jackknife_surprise(positive, negatives):
+    """The surprise −l⁺ + log mean exp(l) of one positive, freed of its 1/k bias by leaving one out at a time."""
+
+    def surprise(logits):
+        return -positive + math.log(sum(math.exp(value) for value in logits) / len(logits))
+
+    k = len(negatives)
+    without = [surprise([*negatives[:j], *negatives[j + 1 :]]) for j in range(k)]
+    return k * surprise(negatives) - (k - 1) * sum(without) / k

@@ -17,6 +17,7 @@ from latentlink.risk import (
     rademacher_lipschitz,
     row_statistics,
     shift_bounds,
+    weight_cap,
 )
 from latentlink.risk.bounds import FORMS
 from latentlink.risk.complexity import CHAINING
@@ -42,6 +43,18 @@ def test_continuity_agrees_with_the_oracle(theory):
             bound = continuity_bound(first, second, case["tau"], form=form, beta=beta)
             assert bound.value[0] == pytest.approx(case["bounds_in"][key], rel=1e-10), key
             assert bound.value[0] >= case["abs_dloss_in"] * (1 - 1e-12)
+        for key, variant in (("abs_dloss_in", "inside"), ("abs_dloss_ex", "outside")):
+            change = abs(losses(first, case["tau"], variant) - losses(second, case["tau"], variant))
+            assert change[0] == pytest.approx(case[key], rel=1e-9)
+        k, moved = (
+            len(case["z"]),
+            [np.linalg.norm(b - a, axis=-1)[0] for a, b in zip(first, second, strict=True)],
+        )
+        share = 1 / (1 + np.exp(-2 / case["tau"]) / k)
+        assert share == pytest.approx(case["P"], rel=1e-10)
+        tightest = continuity_bound(first, second, case["tau"]).value[0]
+        norm = tightest * case["tau"] / share - 2 * moved[0] - moved[1]
+        assert norm == pytest.approx(case["D_star"], rel=1e-10)
 
 
 def test_complexities_agree_with_the_oracle(theory):
@@ -49,6 +62,8 @@ def test_complexities_agree_with_the_oracle(theory):
     assert pytest.approx(functions["C_chain_q_1_9"], rel=1e-10) == CHAINING
     for temperature, k, value in functions["range_in"]:
         assert loss_range(k, temperature) == pytest.approx(value, rel=1e-10)
+    for temperature, k, value in functions["kappa_weight"]:
+        assert weight_cap(k, temperature) == pytest.approx(value, rel=1e-10)
     for temperature, value in functions["range_ex"]:
         assert loss_range(1, temperature, variant="outside") == pytest.approx(value, rel=1e-10)
     for case in theory["theorem_F"]:

@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
+from tests import slow
 
-from latentlink.risk.estimators import RowStatistics, row_statistics
+from latentlink import InvalidInput
+from latentlink.risk._progress import track
+from latentlink.risk.estimators import RowStatistics, row_statistics, upper_with_virtual
 
 NAMES = {
     "low": "low",
@@ -24,6 +27,8 @@ def test_estimates_agree_with_the_oracle(theory):
         rows = row_statistics(positive, np.array(case["s_neg"]) / case["tau"])
         for key, name in NAMES.items():
             np.testing.assert_allclose(getattr(rows, name), case[key], rtol=1e-9, atol=1e-9, err_msg=key)
+        bounded = upper_with_virtual(positive, np.array(case["s_neg"]) / case["tau"], 1 / case["tau"])
+        np.testing.assert_allclose(bounded, case["up_virtual"], rtol=1e-9)
         assert rows.jackknife.mean() == pytest.approx(case["H_jack_mean"], abs=1e-9)
 
 
@@ -57,3 +62,35 @@ def test_blocks_join(rng):
     )
     np.testing.assert_allclose(whole.mass, joined.mass, rtol=1e-12)
     np.testing.assert_array_equal(whole.up, joined.up)
+
+
+def test_the_jackknife_is_the_plain_one(rng):
+    logits, positive = rng.normal(size=(4, 12)) * 2, rng.normal(size=4)
+    rows = row_statistics(positive, logits)
+    plain = [slow.jackknife_surprise(p, row) for p, row in zip(positive, logits, strict=True)]
+    np.testing.assert_allclose(rows.jackknife, plain, rtol=1e-10)
+
+
+def test_too_few_negatives_are_named():
+    with pytest.raises(
+        InvalidInput, match=r"^negative_logits has 1 negatives a row; needs at least 2\. Widen the pool"
+    ):
+        row_statistics(np.zeros(2), np.zeros((2, 1)))
+    with pytest.raises(
+        InvalidInput, match=r"^negative_logits has shape \(3, 4\); needs \(2, k\), a row for each query\.$"
+    ):
+        row_statistics(np.zeros(2), np.zeros((3, 4)))
+    with pytest.raises(
+        InvalidInput, match=r"^groups has shape \(3,\); needs \(4,\), one instance for each candidate\.$"
+    ):
+        row_statistics(np.zeros(2), np.zeros((2, 4)), groups=[0, 1, 2])
+
+
+def test_a_bar_is_drawn_for_a_terminal_only(monkeypatch, capsys):
+    assert list(track(range(3), total=3, what="blocks")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert list(track(range(3), total=3, what="blocks")) == [0, 1, 2]
+    assert "blocks" in capsys.readouterr().err
+    assert list(track(range(3), total=3, what="blocks", show=False)) == [0, 1, 2]
+    assert capsys.readouterr().err == ""

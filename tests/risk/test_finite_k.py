@@ -36,6 +36,39 @@ def test_constants_agree_with_the_oracle(theory):
         )
 
 
+def check_the_rest(world, case):
+    """Everything else that the oracle holds about a world, from its laws."""
+    w, pi, m, s = world.density, world.candidates, world.positives, world.similarities
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = np.where((m > 0) & (pi > 0), m * np.log(m / pi), 0)
+    v, r = world.variance, world.ratio
+    square = (m * w**2).sum(axis=1)
+    surprise = -np.log(w)
+    mean = world.law @ (m * surprise).sum(axis=1)
+    c2 = world.moment(3) / 3 - 3 * v**2 / 4
+    values = {
+        "E_s_pos": world.law @ (m * s).sum(axis=1),
+        "V": world.law @ v,
+        "rbar": world.law @ r,
+        "r2": world.law @ square,
+        "mu3": world.law @ world.moment(3),
+        "KL_Q_pi": world.law @ (pi * w * np.log(w)).sum(axis=1),
+        "KL_M_pi": world.law @ gain.sum(axis=1),
+        "KL_M_Q": world.law @ gain.sum(axis=1) + world.cross_entropy,
+        "TV_Q_pi": world.law @ (pi * np.abs(w - 1)).sum(axis=1) / 2,
+        "chi2_M_pi": world.law @ ((m**2 / np.where(pi > 0, pi, 1)).sum(axis=1) - 1),
+        "c1_ex": -world.law @ v / 2,
+        "c2_ex": world.law @ c2,
+        "c1_in": world.law @ (r - v / 2),
+        "c2_in": world.law @ (c2 + r * v - square / 2),
+        "var_h": world.law @ (m * (surprise - mean) ** 2).sum(axis=1),
+        "var_psi2": pi[0] @ world.hubs**2,
+    }
+    for key, value in values.items():
+        if key in case:
+            assert value == pytest.approx(case[key], rel=1e-10, abs=1e-13), key
+
+
 @pytest.mark.parametrize(
     "place", [pytest.param(i, marks=[] if i % 4 == 3 else pytest.mark.medium) for i in range(12)]
 )
@@ -50,6 +83,7 @@ def test_the_sphere_is_exact(theory, place):
         ]
         wanted = [case[key] for key in ("logZ", "H_inf", "rbar", "V", "mu3", "mu4")]
         np.testing.assert_allclose(moments, wanted, **CLOSED)
+        check_the_rest(world, case)
         for i, k in list(enumerate(case["k"]))[::3]:
             for key, variant in (("b_ex", "outside"), ("b_in", "inside"), ("b_in1", "corpus")):
                 assert world.bias(k, variant=variant) == pytest.approx(case[key][i], rel=1e-10), (key, k)
@@ -73,6 +107,7 @@ def test_small_worlds_are_exact(theory):
             np.testing.assert_allclose(world.variance, case["V_x"], **CLOSED)
             np.testing.assert_allclose(world.hubs, case["psi2"], rtol=1e-10, atol=1e-14)
             assert world.cross_entropy == pytest.approx(case["H_inf"], rel=1e-10)
+            check_the_rest(world, case)
             np.testing.assert_allclose([world.bias(k) for k in case["k"]], case["b_in"], rtol=1e-10, atol=1e-12)
             outside = [world.bias(k, variant="outside") for k in case["k"]]
             np.testing.assert_allclose(outside, case["b_ex"], rtol=1e-10, atol=1e-12)

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latentlink.risk.bounds import ContinuityBound, continuity_bound, loss_range
+    from latentlink.risk.bounds import ContinuityBound, continuity_bound, loss_range, weight_cap
     from latentlink.risk.certificate import Certificate, certify
     from latentlink.risk.complexity import (
         CombinedBound,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         rademacher_lipschitz,
     )
     from latentlink.risk.curve import RiskCurve, risk_curve
-    from latentlink.risk.estimators import RowStatistics, row_statistics
+    from latentlink.risk.estimators import RowStatistics, row_statistics, upper_with_virtual
     from latentlink.risk.expansion import predict_bias
     from latentlink.risk.finite_k import (
         bias_sandwich,
@@ -94,6 +94,8 @@ _HOMES = {
     "temperature_needed": "needed",
     "universal_bias": "finite_k",
     "universal_constant": "finite_k",
+    "upper_with_virtual": "estimators",
+    "weight_cap": "bounds",
 }
 
 __all__ = [
@@ -140,6 +142,8 @@ __all__ = [
     "temperature_needed",
     "universal_bias",
     "universal_constant",
+    "upper_with_virtual",
+    "weight_cap",
 ]
 
 

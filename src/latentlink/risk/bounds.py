@@ -71,6 +71,19 @@ def loss_range(n_negatives: int, temperature: float, *, variant: str = "inside")
     return float(np.logaddexp(0, np.log(k) + 2 / tau) - np.logaddexp(0, np.log(k) - 2 / tau))
 
 
+def weight_cap(n_negatives: int, temperature: float) -> float:
+    """Compute κ = 1/(e^(−2/τ) + 1/k): how many times an even share one negative's weight can be, inside.
+
+    Examples
+    --------
+    >>> round(weight_cap(16, 0.5), 4)
+    12.3738
+    """
+    k = _checks.integer("n_negatives", n_negatives, low=1)
+    tau = _checks.number("temperature", temperature, low=0, open_low=True)
+    return float(1 / (np.exp(-2 / tau) + 1 / k))
+
+
 def continuity_bound(
     first: tuple[Any, Any, Any],
     second: tuple[Any, Any, Any],
@@ -142,8 +155,8 @@ def _norm(d: FloatArray, tau: float, form: str, beta: float, share: float, *, in
         return np.asarray(largest)
     if form == "average":
         if inside:
-            return np.asarray(mean / (least + 1 / k) / share)
-        return np.asarray(mean / ((k - 1) / k * least + 1 / k) / 1.0)
+            return np.asarray(weight_cap(k, tau) / share * mean)
+        return np.asarray(mean / ((k - 1) / k * least + 1 / k))
     if form == "tv":
         return np.asarray(mean + np.tanh(1 / (2 * tau)) * (largest - d.min(axis=1)))
     if form == "chi2":

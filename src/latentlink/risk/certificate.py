@@ -165,6 +165,12 @@ class Certificate:
 
         return float(t.ppf(probability, self.degrees))
 
+    def plot(self) -> Any:
+        """Draw the surprise of the queries and the search that candidates draw; needs the extra `report`."""
+        from latentlink.report.risk_plots import plot_certificate
+
+        return plot_certificate(self)
+
     def __str__(self) -> str:
         span = f"[{self.interval().low:+.4f}, {self.interval().high:+.4f}] nats ({self.level:.0%})"
         hits = [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
-from latentlink.risk.bounds import loss_range
+from latentlink.risk.bounds import loss_range, weight_cap
 
 
 def _chaining_constant(ratio: float = 1 / 9) -> float:
@@ -128,8 +128,7 @@ def rademacher_linear(
     b = _checks.number("gram", gram, low=0)
     x = _checks.number("input_norm", input_norm, low=0)
     nu = _checks.number("least_norm", least_norm, low=0, open_low=True)
-    kappa = 1 / (math.exp(-2 / tau) + 1 / k)
-    return math.sqrt(10) / 2 * b * x**2 / (tau * nu**2) * math.sqrt((9 + 5 * kappa) / n)
+    return math.sqrt(10) / 2 * b * x**2 / (tau * nu**2) * math.sqrt((9 + 5 * weight_cap(k, tau)) / n)
 
 
 def cover_deviation(

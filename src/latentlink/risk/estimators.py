@@ -143,6 +143,36 @@ def row_statistics(
     return _statistics(positive, logits, k)
 
 
+def upper_with_virtual(positive_logits: Any, negative_logits: Any, largest_logit: float) -> FloatArray:
+    """Estimate each surprise from above with one virtual negative of the largest possible logit.
+
+    Parameters
+    ----------
+    positive_logits : array (n,)
+    negative_logits : array (n, k)
+        k ≥ 2.
+    largest_logit : float
+        No logit exceeds it: 1/τ for a softmax of cosines.
+
+    Returns
+    -------
+    array (n,)
+        Too large on average like `RowStatistics.up`, but within a bounded range. Loose where e^(1/τ) exceeds k
+        times the mean weight.
+
+    Examples
+    --------
+    >>> upper_with_virtual(np.array([2.0]), np.array([[0.0, 1.0, -1.0, 0.5]]), 2.0).round(3)
+    array([-1.414])
+    """
+    positive = np.asarray(_checks.vector("positive_logits", positive_logits), dtype=np.float64)
+    logits = np.asarray(_checks.matrix("negative_logits", negative_logits), dtype=np.float64)
+    top = _checks.number("largest_logit", largest_logit, low=float(logits.max()))
+    w = np.exp(logits - top)
+    rest = (w.sum(axis=1, keepdims=True) - w + 1) / logits.shape[1]  # (n, k), mean weight without one, plus 1
+    return np.asarray(top - positive + (np.log(rest) + w / rest).mean(axis=1) - 1)
+
+
 def group_logits(logits: FloatArray, groups: Any) -> FloatArray:
     """Average the weights of the views of each instance: (n, k) logits to (n, instances)."""
     _, place, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
