@@ -57,7 +57,7 @@ def figure(width: float, height: float) -> Any:
     matplotlib = need("matplotlib", extra="report", job="a figure")
     from matplotlib.figure import Figure
 
-    class House(Figure):  # type: ignore[misc]
+    class House(Figure):
         """A figure whose axes are made and saved under the house's settings."""
 
         def subplots(self, *args: Any, **kwargs: Any) -> Any:
