@@ -12,6 +12,10 @@ from latentlink import _checks
 from latentlink.similarity import normalize
 
 BATCH_ROWS = 16_384
+_FEWEST = 8  # below that many rows a batch shows too little of its encoder
+_CHECKED = 256
+# Of a batch: another encoder puts nearly all rows beyond the limit, another domain or language under half.
+_STRANGE = 0.5
 
 FloatArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Ids: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -58,8 +62,11 @@ class Gate:
             return cls(None, named(source), int(vectors.shape[1]))
         return cls(space, None)
 
-    def admit(self, name: str, vectors: Any, source: str | None) -> FloatArray:
-        """Return the vectors (n, d) checked, or raise naming both spaces and the remedy."""
+    def admit(self, name: str, vectors: Any, source: str | None, *, check: bool = True) -> FloatArray:
+        """Return the vectors (n, d) checked, or raise naming both spaces and the remedy.
+
+        With `check`, at least 8 rows are also held against the statistics of their declared encoder.
+        """
         x = np.asarray(_checks.matrix(name, vectors))
         if self.space is None:
             owner, columns = named(source), self.dimension
@@ -78,7 +85,34 @@ class Gate:
                 f"{name} have {x.shape[1]} columns but {owner!r} {place} has {columns}; "
                 "are they of another encoder?"
             )
+        if check and len(x) >= _FEWEST and hasattr(self.space, "encoders_"):
+            self._refuse_strangers(name, x, owner)
         return x
+
+    def _refuse_strangers(self, name: str, x: FloatArray, owner: str) -> None:
+        """Refuse a batch whose statistics are not those of the encoder that it is declared to be of."""
+        from latentlink.spaces.foreign import doctor
+
+        space: Any = self.space
+        rows = np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)
+        found = doctor(space, x[rows], source=owner)
+        flipped = found.verdict == "sign-flipped"
+        if not flipped and (found.verdict == "same" or found.foreign_share < _STRANGE):
+            return
+        fits = [
+            other
+            for other in space.names
+            if other != owner
+            and space.dimension(other) == x.shape[1]
+            and doctor(space, x[rows], source=other).verdict == "same"
+        ]
+        looks = f"look like vectors of {fits[0]!r}" if fits else f"do not look like it ({found.verdict})"
+        remedy = f"pass source={fits[0]!r}" if fits else "encode the texts with the right encoder"
+        raise _checks.InvalidInput(
+            f"{name} are declared as {owner!r} but {looks}: {found.foreign_share:.0%} of {len(rows)} checked rows "
+            f"are farther from its fitted vectors than 99.9 % of these; {remedy}. If they are right and only of "
+            "another domain, pass check=False."
+        )
 
     def encoded(self, x: FloatArray, source: str | None) -> Iterator[FloatArray]:
         """Yield admitted vectors as unit rows of the index, (b, r) float32 and contiguous, batch by batch."""

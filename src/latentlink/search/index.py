@@ -96,6 +96,7 @@ class Index:
         memory: str | int | None = None,
         recall: float = 0.95,
         seed: int = 0,
+        check: bool = True,
     ) -> Index:
         """Build an index of a corpus.
 
@@ -120,6 +121,8 @@ class Index:
             reaches it on 256 vectors of the corpus, each against the others; `Index.recall` says what it was.
         seed : int
             Of the samples for training and tuning.
+        check : bool
+            Hold the vectors against the statistics of their encoder in `space`, and refuse strangers.
 
         Returns
         -------
@@ -142,7 +145,7 @@ class Index:
         wanted = _checks.number("recall", recall, low=0, high=1, open_low=True)
         x = np.asarray(_checks.matrix("vectors", vectors))
         gate = Gate.of(space, source, x)
-        x = gate.admit("vectors", x, source)
+        x = gate.admit("vectors", x, source, check=check)
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
         first = next(gate.encoded(x[:1], source))
         chosen = choose_kind(kind, len(x), first.shape[1], memory)
@@ -164,7 +167,14 @@ class Index:
             warnings.warn(f"{measured}, below the {wanted} asked for; build with kind='exact'.", stacklevel=2)
         return cls(engine=engine, gate=gate, ids=names, recall=measured)
 
-    def add(self, vectors: Any, *, source: str | None = None, ids: Sequence[Any] | Ids | None = None) -> None:
+    def add(
+        self,
+        vectors: Any,
+        *,
+        source: str | None = None,
+        ids: Sequence[Any] | Ids | None = None,
+        check: bool = True,
+    ) -> None:
         """Append vectors.
 
         Parameters
@@ -174,13 +184,15 @@ class Index:
             Whose vectors these are.
         ids : sequence of n values, optional
             Distinct from each other and from those in the index; the next row numbers when left out.
+        check : bool
+            See `build`.
 
         Raises
         ------
         InvalidInput
             The vectors are of another space, or an id is in the index already. Nothing is added then.
         """
-        x = self._gate.admit("vectors", vectors, source)
+        x = self._gate.admit("vectors", vectors, source, check=check)
         new = np.arange(len(self), len(self) + len(x)) if ids is None else np.asarray(ids)
         if new.dtype.kind != self.ids.dtype.kind:
             raise _checks.InvalidType(
@@ -196,7 +208,9 @@ class Index:
             self._engine.add(batch)
         self.ids = np.concatenate([self.ids, new])
 
-    def search(self, queries: Any, *, source: str | None = None, k: int = 10) -> tuple[FloatArray, Ids]:
+    def search(
+        self, queries: Any, *, source: str | None = None, k: int = 10, check: bool = True
+    ) -> tuple[FloatArray, Ids]:
         """Find the k most similar vectors of each query.
 
         Parameters
@@ -206,6 +220,8 @@ class Index:
             Whose vectors the queries are.
         k : int
             From 1 to the size of the index.
+        check : bool
+            Hold 8 and more queries against the statistics of `source` in the space, and refuse strangers.
 
         Returns
         -------
@@ -218,7 +234,7 @@ class Index:
         InvalidInput
             The queries are declared to be of another space, have other columns, or look foreign.
         """
-        q = self._gate.admit("queries", queries, source)
+        q = self._gate.admit("queries", queries, source, check=check)
         k = _checks.integer("k", k, low=1, high=len(self))
         parts = [self._engine.search(block, k) for block in self._gate.encoded(q, source)]
         similarities = np.concatenate([values for values, _ in parts])
