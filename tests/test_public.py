@@ -29,6 +29,11 @@ def test_importing_a_module_is_light(module):
     assert loaded_after(f"import latentlink.{module}") == set()
 
 
+def test_the_command_is_light():
+    """A verb imports what it needs when it runs, so that `latentlink --help` answers at once."""
+    assert loaded_after("from latentlink.cli import app; app()") == set()
+
+
 def test_every_public_name_is_there():
     for name in ll.__all__:
         assert getattr(ll, name) is not None

@@ -6,7 +6,20 @@ import typer
 
 from latentlink.cli._frame import build, run
 
-_VERBS = ["demo", "info"]
+_VERBS = [
+    "demo",
+    "train",
+    "diagnose",
+    "certify",
+    "align",
+    "encode",
+    "translate",
+    "compare",
+    "audit",
+    "doctor",
+    "evaluate",
+    "info",
+]
 
 
 def app() -> typer.Typer:

@@ -179,7 +179,12 @@ def diagnose(
     >>> found.verdict.call, found.choice is None
     ('bounded', True)
     """
-    x = _checks.matrix("embeddings", embeddings, min_rows=tail_size + 2)
+    x = _checks.matrix("embeddings", embeddings)
+    if x.shape[0] < tail_size + 2:
+        raise _checks.InvalidInput(
+            f"tail_size is {tail_size} but embeddings has {x.shape[0]} rows; needs at least {tail_size + 2}. "
+            "Lower tail_size or add rows."
+        )
     n = int(x.shape[0])
     options: dict[str, Any] = {
         "n_queries": None if n_queries is None or n_queries >= n else n_queries,
