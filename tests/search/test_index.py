@@ -313,8 +313,8 @@ def test_vectors_that_look_foreign_are_refused(real_world, rng):
         index.search(old[:32, rng.permutation(12)] * 3, source="old")
     assert str(error.value) == (
         "queries are declared as 'old' but do not look like it (other): 100% of 32 checked rows are farther "
-        "from its fitted vectors than 99.9 % of these; encode the texts with the right encoder. If they are right and only "
-        "of another domain, pass check=False."
+        "from its fitted vectors than 99.9 % of these; encode the texts with the right encoder. "
+        "If they are right and only of another domain, pass check=False."
     )
     index.search(old[:32, rng.permutation(12)] * 3, source="old", check=False)
     with pytest.raises(InvalidInput, match="vectors are declared as 'old' but do not look like it"):

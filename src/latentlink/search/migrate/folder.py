@@ -1,0 +1,267 @@
+"""A migration on disk: its space, its evidence, what it decided, and which side is served."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latentlink import _checks, _files
+from latentlink.search.conversion import Conversion, convert
+from latentlink.search.migrate.shadow import DIRECTIONS, Shadow, shadow
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Migration:
+    """The state of a migration.
+
+    Attributes
+    ----------
+    folder : Path
+        Holds ``migration.json``, ``space/``, ``heldout.npz``, and later ``converted/`` and ``shadow.json``.
+    old, new : str
+    direction : {"corpus", "query", "shared"}
+    serving : {"old", "new"}
+    events : tuple of dict
+        What was done, with its time in UTC and its result.
+    """
+
+    folder: Path
+    old: str
+    new: str
+    direction: str
+    serving: str
+    events: tuple[dict[str, Any], ...]
+
+    def last(self, verb: str) -> dict[str, Any] | None:
+        """Return the last event of a verb, or None."""
+        return next((event for event in reversed(self.events) if event["verb"] == verb), None)
+
+    def __str__(self) -> str:
+        lines = [f"{self.old} -> {self.new}, {self.direction} side; serving {self.serving}"]
+        for event in self.events:
+            detail = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("verb", "time"))
+            lines.append(f"{event['time']}  {event['verb']:9} {detail}")
+        return "\n".join(lines)
+
+
+def fit(
+    folder: str | os.PathLike[str],
+    pairs_old: Any,
+    pairs_new: Any,
+    *,
+    old: str,
+    new: str,
+    direction: str = "corpus",
+    holdout: float = 0.2,
+    n_anchors: int = 256,
+    seed: int = 0,
+) -> Migration:
+    """Begin a migration: fit the space on pairs, holding some out for the shadow evaluation.
+
+    Parameters
+    ----------
+    folder : path
+        New.
+    pairs_old, pairs_new : array (n, d_old), (n, d_new)
+        Row j is the same item by both encoders. Embed a random sample of the corpus; 2,000 items are a start.
+    old, new : str
+    direction : {"corpus", "query", "shared"}
+        See `shadow`.
+    holdout : float
+        In (0, 1).
+    n_anchors : int
+    seed : int
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds a migration already.
+    """
+    from latentlink.spaces import RelativeSpace
+
+    place = Path(folder)
+    _checks.one_of("direction", direction, DIRECTIONS)
+    share = _checks.number("holdout", holdout, low=0, high=1, open_low=True)
+    if (place / "migration.json").exists():
+        raise _checks.InvalidInput(f"{folder} holds a migration already; pick another folder.")
+    x, y = _checks.matrix("pairs_old", pairs_old, min_rows=20), _checks.matrix("pairs_new", pairs_new)
+    _checks.same_rows(pairs_old=x, pairs_new=y)
+    order = np.random.default_rng(seed).permutation(len(x))
+    held, kept = order[: max(2, round(share * len(x)))], order[max(2, round(share * len(x))) :]
+    space = RelativeSpace(n_anchors=n_anchors, seed=seed).fit({old: x[kept], new: y[kept]})
+    place.mkdir(parents=True, exist_ok=True)
+    space.save(place / "space")
+    with _files.replacing(place / "heldout.npz") as temporary, open(temporary, "wb") as stream:
+        np.savez(stream, allow_pickle=False, rows=held, old=x[held], new=y[held])
+    state = Migration(place, old, new, direction, "old", ())
+    return _record(state, "fit", pairs=len(kept), held_out=len(held), fingerprint=space.fingerprint())
+
+
+def open_migration(folder: str | os.PathLike[str]) -> Migration:
+    """Read the state of a migration."""
+    path = Path(folder) / "migration.json"
+    if not path.exists():
+        raise _checks.InvalidInput(f"{folder} holds no migration; begin one with `migrate fit`.")
+    kept = _files.read_json(path)
+    if kept.pop("format") != FORMAT:
+        raise _checks.InvalidInput(f"{path} is of another version; begin the migration again.")
+    return Migration(folder=Path(folder), **{**kept, "events": tuple(kept["events"])})
+
+
+def convert_corpus(
+    migration: Migration, files: Sequence[str | os.PathLike[str]], **options: Any
+) -> tuple[Migration, Conversion]:
+    """Convert the old encoder's files into ``converted/``; run it again after any interruption.
+
+    `options` are those of `latentlink.search.convert`. A query-side migration has nothing to convert.
+    """
+    if migration.direction == "query":
+        raise _checks.InvalidInput(
+            'direction is "query": the corpus stays as it is; translate the queries instead.'
+        )
+    target = migration.new if migration.direction == "corpus" else None
+    done = convert(
+        files,
+        migration.folder / "converted",
+        space=load(migration),
+        source=migration.old,
+        target=target,
+        **options,
+    )
+    return _record(migration, "convert", rows=done.rows, shards=len(done.shards)), done
+
+
+def run_shadow(
+    migration: Migration,
+    *,
+    queries_new: Any = None,
+    queries_old: Any = None,
+    relevant: Any = None,
+    corpus_old: Any = None,
+    corpus_new: Any = None,
+    tenants: Any = None,
+    k: int = 10,
+) -> tuple[Migration, Shadow]:
+    """Evaluate on real queries, or, without any, on the held-out items searching for themselves.
+
+    See `shadow` for the arguments. The held-out items are the corpus when none is given; as queries they are
+    easy, so a gate should rest on real ones.
+    """
+    if (corpus_old is None) != (corpus_new is None) or (queries_new is None) != (relevant is None):
+        raise _checks.InvalidInput(
+            "corpus_old and corpus_new go together, and queries_new and relevant go together; pass both."
+        )
+    if corpus_old is None:
+        with np.load(migration.folder / "heldout.npz", allow_pickle=False) as held:
+            corpus_old, corpus_new = held["old"], held["new"]
+    real = queries_new is not None
+    if not real:
+        queries_new, queries_old, relevant = corpus_new, corpus_old, np.arange(len(corpus_new))
+    found = shadow(
+        load(migration),
+        old=migration.old,
+        new=migration.new,
+        direction=migration.direction,
+        corpus_old=corpus_old,
+        corpus_new=corpus_new,
+        queries_new=queries_new,
+        queries_old=queries_old,
+        relevant=relevant,
+        tenants=tenants,
+        k=k,
+    )
+    _files.write_json(migration.folder / "shadow.json", _plain(asdict(found)))
+    low = found.retention_interval.low
+    state = _record(
+        migration,
+        "shadow",
+        retention=round(found.retention, 4),
+        low=round(low, 4),
+        real_queries=real,
+        queries=found.n_queries,
+    )
+    return state, found
+
+
+def gate(migration: Migration, *, retention: float = 0.95, certain: bool = False) -> tuple[Migration, bool]:
+    """Decide whether the last shadow evaluation keeps the asked retention of recall.
+
+    Parameters
+    ----------
+    migration : Migration
+    retention : float
+        In (0, 1].
+    certain : bool
+        Ask it of the lower end of the 95 % interval, not of the estimate.
+    """
+    asked = _checks.number("retention", retention, low=0, high=1, open_low=True)
+    event = migration.last("shadow")
+    if event is None:
+        raise _checks.InvalidInput("there is no shadow evaluation yet; run `migrate shadow` first.")
+    value = event["low"] if certain else event["retention"]
+    passed = bool(value is not None and value >= asked)
+    return _record(migration, "gate", passed=passed, retention=value, asked=asked), passed
+
+
+def cut_over(migration: Migration, *, force: bool = False) -> Migration:
+    """Serve the new side. Refused unless the last gate passed after the last shadow evaluation, or by force."""
+    verdict = migration.last("gate")
+    stale = migration.events[-1]["verb"] in ("shadow", "convert", "fit")
+    if not force and (verdict is None or not verdict["passed"] or stale):
+        raise _checks.InvalidInput(
+            "the gate has not passed since the last change; run `migrate gate`, or cut over with force."
+        )
+    if migration.direction != "query" and not (migration.folder / "converted" / "manifest.json").exists():
+        raise _checks.InvalidInput("the corpus is not converted; run `migrate convert` to its end first.")
+    return _record(migration, "cutover", serving="new", forced=force)
+
+
+def roll_back(migration: Migration) -> Migration:
+    """Serve the old side again, which nothing has touched."""
+    return _record(migration, "rollback", serving="old")
+
+
+def load(migration: Migration) -> Any:
+    """Return the space of a migration."""
+    from latentlink.spaces import load_space
+
+    return load_space(migration.folder / "space")
+
+
+def _record(state: Migration, verb: str, **detail: Any) -> Migration:
+    """Append an event under the lock, refusing when another process has appended since the state was read."""
+    path = state.folder / "migration.json"
+    with _files.locked(path):
+        there = len(open_migration(state.folder).events) if path.exists() else 0
+        if there != len(state.events):
+            raise _checks.InvalidInput(f"{state.folder} was changed by another process; open it and try again.")
+        event = {"verb": verb, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **_plain(detail)}
+        new = Migration(
+            folder=state.folder,
+            old=state.old,
+            new=state.new,
+            direction=state.direction,
+            serving=detail.get("serving", state.serving),
+            events=(*state.events, event),
+        )
+        kept = {key: value for key, value in vars(new).items() if key != "folder"}
+        _files.write_json(path, {"format": FORMAT, **kept, "events": list(new.events)})
+    return new
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+
+from latentlink import InvalidInput
+from latentlink.io import write_vectors
+from latentlink.search import migrate
+from latentlink.spaces import RelativeSpace
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Old and new vectors of 600 items, and noisy queries of the new encoder for the last 100."""
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((600, 8))
+    a, b = rng.standard_normal((8, 12)), rng.standard_normal((8, 16))
+    noise = 0.3 * rng.standard_normal((100, 8))
+    return hidden @ a, hidden @ b, (hidden[500:] + noise) @ b, (hidden[500:] + noise) @ a
+
+
+def begin(world, folder, direction="corpus"):
+    old, new, _, _ = world
+    return migrate.fit(folder, old[:500], new[:500], old="old", new="new", direction=direction, n_anchors=8)
+
+
+def evidence(world):
+    old, new, queries_new, queries_old = world
+    return {
+        "corpus_old": old,
+        "corpus_new": new,
+        "queries_new": queries_new,
+        "queries_old": queries_old,
+        "relevant": np.arange(500, 600),
+    }
+
+
+@pytest.mark.parametrize("direction", ["corpus", "query", "shared"])
+def test_a_whole_migration(world, tmp_path, direction):
+    old, _, _, _ = world
+    write_vectors(tmp_path / "old.arrow", old.astype(np.float32), ids=np.arange(600))
+    before = (tmp_path / "old.arrow").read_bytes()
+    state = begin(world, tmp_path / "m", direction)
+    if direction == "query":
+        with pytest.raises(InvalidInput, match='direction is "query": the corpus stays as it is'):
+            migrate.convert_corpus(state, [tmp_path / "old.arrow"])
+    else:
+        state, done = migrate.convert_corpus(state, [tmp_path / "old.arrow"])
+        assert done.rows == 600
+    state, found = migrate.run_shadow(state, **evidence(world), tenants=["a"] * 40 + ["b"] * 60)
+    assert found.retention > 0.95
+    assert found.retention_interval.low <= found.retention <= found.retention_interval.high
+    assert {name: count for name, (count, _, _) in found.tenants.items()} == {"a": 40, "b": 60}
+    assert "retention" in str(found)
+    with pytest.raises(InvalidInput, match="the gate has not passed since the last change; run `migrate gate`"):
+        migrate.cut_over(state)
+    state, passed = migrate.gate(state, retention=0.9)
+    assert passed
+    state = migrate.cut_over(state)
+    assert migrate.open_migration(tmp_path / "m") == state
+    assert state.serving == "new"
+    state = migrate.roll_back(state)
+    assert state.serving == "old"
+    assert (tmp_path / "old.arrow").read_bytes() == before
+    assert [event["verb"] for event in state.events][-3:] == ["gate", "cutover", "rollback"]
+    assert "serving old" in str(state)
+
+
+def test_shuffled_pairs_drop_to_chance_and_the_gate_says_no(world, tmp_path, rng):
+    old, new, _, _ = world
+    state = migrate.fit(tmp_path / "m", old[:500], new[rng.permutation(500)], old="old", new="new", n_anchors=8)
+    state, found = migrate.run_shadow(state, **evidence(world))
+    assert found.migrated_recall < 0.1
+    state, passed = migrate.gate(state, retention=0.5)
+    assert not passed
+    with pytest.raises(InvalidInput, match="the gate has not passed"):
+        migrate.cut_over(state)
+
+
+def test_steps_out_of_order_are_refused(world, tmp_path):
+    state = begin(world, tmp_path / "m")
+    with pytest.raises(InvalidInput, match="there is no shadow evaluation yet; run `migrate shadow` first"):
+        migrate.gate(state)
+    with pytest.raises(InvalidInput, match="holds a migration already; pick another folder"):
+        begin(world, tmp_path / "m")
+    later, _ = migrate.run_shadow(state)
+    with pytest.raises(InvalidInput, match="was changed by another process; open it and try again"):
+        migrate.run_shadow(state)
+    later, _ = migrate.gate(later)
+    with pytest.raises(
+        InvalidInput, match="the corpus is not converted; run `migrate convert` to its end first"
+    ):
+        migrate.cut_over(later)
+    with pytest.raises(InvalidInput, match="holds no migration; begin one with `migrate fit`"):
+        migrate.open_migration(tmp_path)
+
+
+def test_native_search_against_a_plain_loop(world):
+    old, new, queries, _ = world
+    space = RelativeSpace(n_anchors=8).fit({"old": old[:500], "new": new[:500]})
+    found = migrate.shadow(
+        space, old="old", new="new", direction="corpus", **{**evidence(world), "queries_old": None}, k=3
+    )
+    hits = []
+    for q, item in zip(queries, range(500, 600), strict=True):
+        cosines = [q @ x / np.linalg.norm(q) / np.linalg.norm(x) for x in new]
+        hits.append(item in np.argsort(cosines)[::-1][:3])
+    assert found.native_recall == np.mean(hits)
+    assert np.isnan(found.old_recall)
+
+
+def test_a_plan_counts_bytes(world, tmp_path):
+    old, _, _, _ = world
+    np.save(tmp_path / "old.npy", old.astype(np.float32))
+    found = migrate.plan([tmp_path / "old.npy"], target_dimension=16, out=tmp_path / "not there yet")
+    assert (found.rows, found.dimension, found.bytes_written) == (600, 12, 600 * 80)
+    assert found.fits
+    assert "600 vectors of 12 in 1 files" in str(found)
+    assert not (tmp_path / "not there yet").exists()
+
+
+def test_more_pairs_retain_more(world):
+    old, new, _, _ = world
+    pairs = {"old": old[:500], "new": new[:500]}
+    task = {"old": "old", "new": "new", "direction": "corpus", **evidence(world)}
+    curve = migrate.learning_curve(pairs, (20, 100), n_anchors=8, **task)
+    assert [size for size, _, _ in curve] == [20, 100, 500]
+    assert curve[-1][1] >= curve[0][1] - 0.02
+
+
+def test_uncertainty_finds_what_the_map_has_not_seen(world, rng):
+    old, new, _, _ = world
+    space = RelativeSpace(n_anchors=8).fit({"old": old[:500], "new": new[:500]})
+    strange = old[500:] + rng.standard_normal((100, 12))
+    known = migrate.uncertainty(space, old[500:], source="old", target="new")
+    unknown = migrate.uncertainty(space, strange, source="old", target="new")
+    assert np.median(unknown) > 3 * np.median(known)
+
+
+def test_thresholds_that_tell_nothing_are_refused():
+    with pytest.raises(InvalidInput, match=r"threshold is 2.0, which none of the 5 pairs pass; needs some"):
+        migrate.recalibrate(np.arange(5) / 5, np.arange(5) / 5, 2.0)
