@@ -28,6 +28,21 @@ def test_softmax_is_found():
     assert choice.aic["softmax"] < choice.aic["shortfall"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_interval_at_an_end_is_a_profile(seed):
+    s = scores(1500, seed=seed)
+    winners = draw(12 * s, seed=seed + 100)
+    choice = choose_link(s, winners)
+    low, high = choice.interval()
+    assert low == 0 < high < 0.2
+    if choice.blend == 0:
+        assert choice.interval(level=0.5).high < high
+        logits = Link.blended(high, temperature=1.0, beta=1.0).logits(s)
+        own = logits[np.arange(len(s)), winners]
+        lost = [np.log(np.exp(k * (logits - own[:, None])).sum(axis=1)).sum() for k in np.linspace(6, 18, 121)]
+        assert abs(2 * (choice.log_likelihoods["blend"] + min(lost)) - 3.84) < 0.3
+
+
 def test_shortfall_is_found():
     s = scores()
     choice = choose_link(s, draw(Link.shortfall(2.0).logits(s)))
@@ -47,6 +62,11 @@ def test_blend_is_found_and_its_interval_holds_it():
     low, high = choice.interval("beta")
     assert low < 4 < high
     assert choice.preferred == "blend"
+    a, b = choice.weights
+    shares = a * choice.softmax_temperature, b / choice.shortfall_beta
+    assert choice.relative_blend == pytest.approx(shares[1] / sum(shares))
+    low, high = choice.interval("relative_blend")
+    assert low < choice.relative_blend < high
     np.testing.assert_allclose(
         choice.link.logits(s[:5]),
         choice.weights[0] * s[:5] - choice.weights[1] * np.log(1 - s[:5] + 1e-6),

@@ -60,6 +60,8 @@ class LinkChoice:
         Share of winners that are the most similar candidate; at 1 no finite weights exist.
     separated : bool
         The winners are predicted perfectly, so that the weights have no finite maximum.
+    edge_profile : array (g, 2)
+        Blends and twice the log-likelihood lost at each, where `blend` is 0 or 1; (0, 2) otherwise.
     """
 
     blend: float
@@ -79,6 +81,7 @@ class LinkChoice:
     separated: bool
     endpoint: float
     softening: float
+    edge_profile: FloatArray
 
     @property
     def link(self) -> Link:
@@ -98,21 +101,42 @@ class LinkChoice:
         """Name of the link with the smallest AIC."""
         return min((value, name) for name, value in self.aic.items())[1]
 
-    def interval(self, parameter: str = "blend", level: float = 0.95) -> Interval:
-        """Compute a delta-method interval of "blend", "beta" (a + b) or "temperature" (1 / (a + b)).
+    @property
+    def relative_blend(self) -> float:
+        """The blend in units of the two pure fits: (b / b₀) / (a / a₀ + b / b₀).
 
-        Normal, clustered by query, cut to the allowed range. At an end of the family (a or b is 0) it is the
-        range the other bound allows and not exact.
+        Unlike `blend` it does not depend on how far apart the units of s and of the log shortfall are.
+        """
+        return self._relative(self.blend)
+
+    def _relative(self, blend: float) -> float:
+        shortfall = blend / self.shortfall_beta if self.shortfall_beta > 0 else 0.0
+        softmax = (1 - blend) * self.softmax_temperature if np.isfinite(self.softmax_temperature) else 0.0
+        return shortfall / (shortfall + softmax) if shortfall + softmax > 0 else float("nan")
+
+    def interval(self, parameter: str = "blend", level: float = 0.95) -> Interval:
+        """Compute an interval of "blend", "relative_blend", "beta" (a + b) or "temperature" (1 / (a + b)).
+
+        By the delta method with errors clustered by query, cut to the allowed range; of a blend at an end of the
+        family, where that method knows no width, by the profile likelihood (`edge_profile`), choices independent.
         """
         from statistics import NormalDist
 
-        _checks.one_of("parameter", parameter, ["blend", "beta", "temperature"])
+        _checks.one_of("parameter", parameter, ["blend", "relative_blend", "beta", "temperature"])
+        if parameter == "relative_blend":  # a rising function of the blend, the pure fits taken as known
+            return Interval(*map(self._relative, self.interval("blend", level)))
         level = _checks.number("level", level, low=0, high=1)
         z = NormalDist().inv_cdf((1 + level) / 2)
         a, b = self.weights
         total = a + b
         if not total > 0 or not np.isfinite(self.covariance).all():
             return Interval(float("nan"), float("nan"))
+        if parameter == "blend" and self.edge_profile.size:
+            inside = self.edge_profile[self.edge_profile[:, 1] <= z * z, 0]
+            outside = self.edge_profile[self.edge_profile[:, 1] > z * z]
+            if self.blend == 0:
+                return Interval(0.0, _crossing(self.edge_profile, z) if outside.size else float(inside.max()))
+            return Interval(_crossing(self.edge_profile[::-1], z) if outside.size else float(inside.min()), 1.0)
         slope: FloatArray = np.asarray([-b / total**2, a / total**2] if parameter == "blend" else [1.0, 1.0])
         error = max(float(slope @ self.covariance @ slope), 0.0) ** 0.5
         if parameter == "blend":
@@ -230,7 +254,37 @@ def choose_link(
         separated=blend.diverged,
         endpoint=float(endpoint),
         softening=softening,
+        edge_profile=_edge_profile(model, inside, shortfall, a, b, blend),
     )
+
+
+def _edge_profile(
+    model: _Choices, inside: FloatArray, shortfall: FloatArray, a: float, b: float, best: _Fit
+) -> FloatArray:
+    """Compute the profile likelihood of the blend, from the end it lies at until twice its loss passes 12."""
+    if (a > 0 and b > 0) or a + b == 0 or best.diverged:
+        return np.zeros((0, 2))
+    near = np.concatenate([[0.0], np.geomspace(1e-3, 0.5, 16)])
+    grid = np.concatenate([near, 1 - near[-2::-1]])
+    if a == 0:
+        grid = grid[::-1]
+    rows: list[list[float]] = []
+    weight = np.asarray([a + b])
+    for blend in grid:
+        fitted = model.fit([(1 - blend) * inside + blend * shortfall], weight)
+        weight = fitted.weights
+        rows.append([float(blend), 2 * (best.value - fitted.value)])
+        if rows[-1][1] > 12:
+            break
+    return np.asarray(sorted(rows))
+
+
+def _crossing(profile: FloatArray, z: float) -> float:
+    """Find where the loss first passes z², linear in its root between grid points."""
+    place = int(np.flatnonzero(profile[:, 1] > z * z)[0])
+    (x0, d0), (x1, d1) = profile[place - 1], profile[place]
+    r0, r1 = max(d0, 0.0) ** 0.5, d1**0.5
+    return float(x0 + (x1 - x0) * (z - r0) / (r1 - r0))
 
 
 class _Fit(NamedTuple):
@@ -247,12 +301,12 @@ class _Choices:
         self.picked = picked
         self.rows = np.arange(picked.size)
 
-    def fit(self, coordinates: list[FloatArray]) -> _Fit:
+    def fit(self, coordinates: list[FloatArray], start: FloatArray | None = None) -> _Fit:
         """Maximise by Newton steps with halving; one weight is held at >= 0, two are left free."""
         # Coordinates relative to the winner: the likelihood then needs no winner's term, and its exponents are
         # small.
         relative = [x - x[self.rows, self.picked][:, None] for x in coordinates]
-        weights = np.zeros(len(relative))
+        weights = np.zeros(len(relative)) if start is None else start
         value, gradient, hessian = self._at(relative, weights)
         for _ in range(_STEPS):
             step = np.linalg.lstsq(hessian, gradient, rcond=None)[0]

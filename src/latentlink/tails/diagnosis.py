@@ -89,6 +89,8 @@ class Diagnosis:
             found["link"] = {
                 "preferred": c.preferred,
                 "blend": c.blend,
+                "relative_blend": c.relative_blend,
+                "relative_blend_interval": list(c.interval("relative_blend", self.level)),
                 "blend_interval": list(c.interval("blend", self.level)),
                 "temperature": c.temperature,
                 "beta": c.beta,
