@@ -1,0 +1,180 @@
+"""Measure convert against bare reading, product and writing, and search engines against each other.
+
+python benchmarks/search.py convert --rows 200000     # ratio of CPU time, five alternating pairs
+python benchmarks/search.py memory --rows 1000000     # peak resident memory of one streamed convert
+python benchmarks/search.py engines --rows 100000     # build, search and recall of each kind of index
+python benchmarks/search.py retention --data FOLDER   # known-item search after a migration, real encoders
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from latentlink.io import BATCH_ROWS
+from latentlink.search import Index, convert
+from latentlink.spaces import RelativeSpace
+
+DIMENSION = 768
+
+
+def world(folder: Path, rows: int) -> RelativeSpace:
+    """Write `rows` vectors as float32 npy in bounded memory, and fit a space on synthetic pairs."""
+    rng = np.random.default_rng(0)
+    block = rng.standard_normal((BATCH_ROWS, DIMENSION), dtype=np.float32)
+    with open(folder / "old.npy", "wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, DIMENSION)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, rows, BATCH_ROWS):
+            block[: min(BATCH_ROWS, rows - start)].tofile(stream)
+    pairs = rng.standard_normal((2000, DIMENSION))
+    return RelativeSpace(n_anchors=DIMENSION).fit({"old": pairs, "new": pairs[:, ::-1] + 0.1})
+
+
+def bare(folder: Path, rows: int) -> None:
+    """Read, multiply and write in the plainest way: the work that no converter can avoid."""
+    w = np.ones((DIMENSION, DIMENSION), np.float32)
+    with open(folder / "old.npy", "rb") as source, open(folder / "bare.bin", "wb") as target:
+        source.seek(128)
+        for start in range(0, rows, BATCH_ROWS):
+            count = min(BATCH_ROWS, rows - start)
+            x = np.fromfile(source, np.float32, count * DIMENSION).reshape(count, DIMENSION)
+            (x @ w).tofile(target)
+
+
+def convert_ratio(rows: int, pairs: int = 5) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        space = world(folder, rows)
+        ratios = []
+        for _ in range(pairs):
+            started = time.process_time()
+            bare(folder, rows)
+            between = time.process_time()
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            middle = time.process_time()
+            convert([folder / "old.npy"], folder / "out", space=space, source="old")
+            ended = time.process_time()
+            ratios.append((ended - middle) / (between - started))
+            print(f"bare {between - started:.2f}, convert {ended - middle:.2f} CPU s", flush=True)
+        print(
+            f"{rows} x {DIMENSION}: ratio median {np.median(ratios):.3f}, {min(ratios):.3f} to {max(ratios):.3f}"
+        )
+
+
+def memory(rows: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        space = world(folder, rows)
+        started = time.process_time()
+        convert([folder / "old.npy"], folder / "out", space=space, source="old")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{rows} x {DIMENSION}: {time.process_time() - started:.1f} CPU s, peak resident {peak:.2f} GiB")
+
+
+def engines(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((2000, 384))
+    spectrum = np.arange(1, 385) ** -0.45
+    labels = rng.integers(0, 2000, rows + 200)
+    x = ((centres[labels] + 0.7 * rng.standard_normal((rows + 200, 384))) * spectrum).astype(np.float32)
+    corpus, queries = x[:rows], x[rows:]
+    truth = Index.build(corpus, source="a", kind="exact").search(queries, source="a")[1]
+    for kind in ["exact", "flat", "hnsw", "ivf"]:
+        started = time.process_time()
+        index = Index.build(corpus, source="a", kind=kind)
+        built = time.process_time()
+        found = index.search(queries, source="a")[1]
+        searched = time.process_time()
+        recall = (found[:, :, None] == truth[:, None, :]).any(axis=2).mean()
+        print(
+            f"{kind:6} build {built - started:6.1f} CPU s, {1e3 * (searched - built) / len(queries):6.2f} CPU ms a "
+            f"query, recall@10 of unseen queries {recall:.3f}; {index.recall or 'exact'}",
+            flush=True,
+        )
+
+
+def retention(data: Path) -> None:
+    from latentlink.search.migrate import shadow
+
+    def read(name: str) -> dict[str, np.ndarray]:
+        with np.load(data / f"{name}.npz", allow_pickle=False) as file:
+            return {key: file[key].astype(np.float32) for key in file if file[key].dtype.kind == "f"}
+
+    pool, tatoeba, captions = read("stsb_pool3000"), read("tatoeba_demo"), read("multi30k_test2016")
+    with np.load(data / "stsb_test.npz", allow_pickle=False) as file:
+        sts = {key: file[key] for key in file}
+    close = (sts["score"] >= 4) & (sts["ia"] != sts["ib"])
+    items, rows = np.unique(sts["ib"][close], return_inverse=True)
+    pairs = {name: np.concatenate([pool[name], tatoeba[name][:2000]]) for name in ["minilm", "e5"]}
+    space = RelativeSpace(n_anchors=256).fit(pairs)
+    held = np.arange(2000, 2400)
+    tasks = {
+        "Tatoeba German to English": (
+            "minilm",
+            "e5",
+            tatoeba["minilm"],
+            tatoeba["e5"],
+            tatoeba["e5_de"],
+            held,
+            None,
+        ),
+        "Multi30K German to English": (
+            "minilm",
+            "e5",
+            captions["minilm_en"],
+            captions["e5_en"],
+            captions["e5_de"],
+            np.arange(1000),
+            None,
+        ),
+    }
+    for old, new in [("minilm", "e5"), ("e5", "minilm")]:
+        queries = [sts[name][sts["ia"][close]].astype(np.float32) for name in (old, new)]
+        corpora = [sts[name][items].astype(np.float32) for name in (old, new)]
+        tasks[f"STS-B paraphrases, {old} to {new}"] = (old, new, *corpora, queries[1], rows, queries[0])
+    for title, (old, new, corpus_old, corpus_new, queries, relevant, own) in tasks.items():
+        for direction in ["corpus", "query", "shared"]:
+            found = shadow(
+                space,
+                old=old,
+                new=new,
+                direction=direction,
+                corpus_old=corpus_old,
+                corpus_new=corpus_new,
+                queries_new=queries,
+                relevant=relevant,
+                queries_old=own,
+            )
+            low, high = found.retention_interval
+            print(
+                f"{title} | {direction} | {found.native_recall:.3f} | {found.migrated_recall:.3f} | "
+                f"{found.retention:.3f} [{low:.3f}, {high:.3f}] | {found.ndcg_retention:.3f} | {found.overlap:.3f} | "
+                f"{found.encoder_overlap:.3f}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", choices=["convert", "memory", "engines", "retention"])
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--data", type=Path)
+    chosen = parser.parse_args()
+    if chosen.job == "retention":
+        if chosen.data is None:
+            sys.exit("retention needs --data, the folder with the embeddings.")
+        retention(chosen.data)
+    else:
+        {"convert": convert_ratio, "memory": memory, "engines": engines}[chosen.job](chosen.rows)
+
+
+if __name__ == "__main__":
+    main()

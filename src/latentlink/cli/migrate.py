@@ -1,0 +1,167 @@
+"""`latentlink migrate`: plan, fit, convert, shadow, gate, cutover, rollback, status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from latentlink.cli._frame import CheckFailed, Json, Seed, emit
+
+migrate = typer.Typer(help="Move an index to a new encoder without re-embedding it.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the migration.")]
+
+
+@migrate.command()
+def plan(
+    files: Annotated[list[Path], typer.Argument(help="The old encoder's files.")],
+    target_dimension: Annotated[int, typer.Option("--target-dimension", help="Columns after the map.")],
+    out_folder: Annotated[Path, typer.Option("--folder", help="Where the result would go.")] = Path("."),
+    rate: Annotated[float, typer.Option("--documents-per-second", help="Speed of re-embedding.")] = 100.0,
+    json: Json = False,
+) -> None:
+    """Estimate time and disk without writing anything."""
+    from latentlink.search import migrate as jobs
+
+    found = jobs.plan(files, target_dimension=target_dimension, out=out_folder, documents_per_second=rate)
+    emit(str(found), vars(found) | {"fits": found.fits}, as_json=json)
+
+
+@migrate.command()
+def fit(
+    folder: Folder,
+    pairs_old: Annotated[Path, typer.Argument(help="A sample of items by the old encoder.")],
+    pairs_new: Annotated[Path, typer.Argument(help="The same items by the new encoder, in the same order.")],
+    old: Annotated[str, typer.Option("--old", help="Name of the old encoder.")],
+    new: Annotated[str, typer.Option("--new", help="Name of the new encoder.")],
+    direction: Annotated[str, typer.Option("--direction", help="corpus, query or shared.")] = "corpus",
+    n_anchors: Annotated[int, typer.Option("--anchors", help="Dimension of the shared space.")] = 256,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Begin a migration from pairs, a fifth of them held out."""
+    from latentlink.io import read_vectors
+    from latentlink.search import migrate as jobs
+
+    (x, x_ids), (y, y_ids) = read_vectors(pairs_old), read_vectors(pairs_new)
+    _same_items("pairs_old and pairs_new", x_ids, y_ids)
+    state = jobs.fit(folder, x, y, old=old, new=new, direction=direction, n_anchors=n_anchors, seed=seed)
+    _say(state, json)
+
+
+@migrate.command()
+def convert(
+    folder: Folder,
+    files: Annotated[list[Path], typer.Argument(help="The old encoder's files; they are only read.")],
+    workers: Annotated[int, typer.Option("--workers", help="Processes.")] = 1,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="List rows that are not finite and leave them out.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Convert the corpus, shard by shard; run it again after any interruption."""
+    from latentlink.search import migrate as jobs
+
+    state = jobs.open_migration(folder)
+    state, _ = jobs.convert_corpus(state, files, workers=workers, quarantine=quarantine)
+    _say(state, json)
+
+
+@migrate.command()
+def shadow(
+    folder: Folder,
+    queries: Annotated[Path | None, typer.Option("--queries", help="Real queries by the new encoder.")] = None,
+    relevant: Annotated[
+        Path | None, typer.Option("--relevant", help="npy file: the corpus row that each query should find.")
+    ] = None,
+    corpus_old: Annotated[
+        Path | None, typer.Option("--corpus-old", help="A corpus sample, old encoder.")
+    ] = None,
+    corpus_new: Annotated[
+        Path | None, typer.Option("--corpus-new", help="The same sample re-embedded.")
+    ] = None,
+    queries_old: Annotated[Path | None, typer.Option("--queries-old", help="The queries, old encoder.")] = None,
+    tenants: Annotated[Path | None, typer.Option("--tenants", help="Text file, a name for each query.")] = None,
+    k: Annotated[int, typer.Option("--k", help="Neighbours.")] = 10,
+    json: Json = False,
+) -> None:
+    """Search a sample both ways: what the migrated search keeps of the new encoder's own."""
+    import numpy as np
+
+    from latentlink.io import read_vectors
+    from latentlink.search import migrate as jobs
+
+    def load(path: Path | None) -> Any:
+        return None if path is None else read_vectors(path)[0]
+
+    _, found = jobs.run_shadow(
+        jobs.open_migration(folder),
+        queries_new=load(queries),
+        queries_old=load(queries_old),
+        relevant=None if relevant is None else np.load(relevant, allow_pickle=False),
+        corpus_old=load(corpus_old),
+        corpus_new=load(corpus_new),
+        tenants=None if tenants is None else tenants.read_text(encoding="utf-8").splitlines(),
+        k=k,
+    )
+    emit(str(found), vars(found), as_json=json)
+
+
+@migrate.command()
+def gate(
+    folder: Folder,
+    retention: Annotated[float, typer.Option("--retention", help="Share of recall to keep.")] = 0.95,
+    certain: Annotated[bool, typer.Option("--certain", help="Ask it of the interval's lower end.")] = False,
+    json: Json = False,
+) -> None:
+    """Exit with 1 when the last shadow evaluation keeps less than the asked retention."""
+    from latentlink.search import migrate as jobs
+
+    state, passed = jobs.gate(jobs.open_migration(folder), retention=retention, certain=certain)
+    event = dict(state.events[-1])
+    if not passed:
+        raise CheckFailed(f"retention {event['retention']} is below {retention}; the gate stays shut.")
+    emit(f"retention {event['retention']} is at least {retention}: passed", event, as_json=json)
+
+
+@migrate.command()
+def cutover(
+    folder: Folder,
+    force: Annotated[bool, typer.Option("--force", help="Even though the gate did not pass.")] = False,
+    json: Json = False,
+) -> None:
+    """Serve the new side."""
+    from latentlink.search import migrate as jobs
+
+    _say(jobs.cut_over(jobs.open_migration(folder), force=force), json)
+
+
+@migrate.command()
+def rollback(folder: Folder, json: Json = False) -> None:
+    """Serve the old side again; nothing has touched it."""
+    from latentlink.search import migrate as jobs
+
+    _say(jobs.roll_back(jobs.open_migration(folder)), json)
+
+
+@migrate.command()
+def status(folder: Folder, json: Json = False) -> None:
+    """Say what was done and which side is served."""
+    from latentlink.search import migrate as jobs
+
+    _say(jobs.open_migration(folder), json)
+
+
+def _say(state: Any, json: bool) -> None:
+    emit(str(state), vars(state), as_json=json)
+
+
+def _same_items(what: str, a: Any, b: Any) -> None:
+    from latentlink._checks import InvalidInput
+
+    if a is not None and b is not None and a.tolist() != b.tolist():
+        raise InvalidInput(
+            f"{what} hold different ids, or another order; write the same items in the same order."
+        )

@@ -1,0 +1,74 @@
+import json
+
+import numpy as np
+import pytest
+
+from latentlink.cli import _frame
+from latentlink.spaces import RelativeSpace
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((300, 8))
+    old, new = hidden @ rng.standard_normal((8, 12)), hidden @ rng.standard_normal((8, 16))
+    RelativeSpace(n_anchors=8).fit({"old": old, "new": new}).save(tmp_path / "space")
+    ids = np.array([f"doc {i}" for i in range(300)])
+    for name, x in [("old", old), ("new", new)]:
+        np.savez(tmp_path / f"{name}.npz", vectors=x.astype(np.float32), ids=ids)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        _frame.run(lambda: _frame.build(["index", "search", "migrate"]), list(arguments))
+    return caught.value.code, capsys.readouterr()
+
+
+def test_index_and_search(folder, capsys):
+    code, output = run(capsys, "index", "old.npz", "index", "--space", "space", "--source", "old")
+    assert (code, output.out) == (
+        0,
+        "index: Index(n=300, dimension=8, kind='exact', encoders=('old', 'new'))\n",
+    )
+    code, output = run(capsys, "search", "index", "new.npz", "--source", "new", "--k", "2", "--json")
+    record = json.loads(output.out)
+    assert [ids[0] for ids in record["ids"]] == record["queries"]
+    code, output = run(capsys, "search", "index", "new.npz", "--source", "new", "--k", "1")
+    assert output.out.startswith("doc 0\tdoc 0 0.99")
+    code, output = run(capsys, "search", "index", "new.npz", "--source", "old")
+    assert code == 2
+    assert "queries have 16 columns but 'old' in this space has 12" in output.err
+
+
+def test_the_verbs_of_a_migration(folder, capsys):
+    code, output = run(capsys, "migrate", "plan", "old.npz", "--target-dimension", "16")
+    assert code == 0
+    assert "300 vectors of 12 in 1 files" in output.out
+    begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(capsys, *begin)[0] == 0
+    assert run(capsys, "migrate", "gate", "m") == (
+        2,
+        ("", "latentlink: there is no shadow evaluation yet; run `migrate shadow` first.\n"),
+    )
+    assert run(capsys, "migrate", "convert", "m", "old.npz")[0] == 0
+    assert run(capsys, "migrate", "shadow", "m")[0] == 0
+    assert run(capsys, "migrate", "gate", "m", "--retention", "0.9")[0] == 0
+    assert run(capsys, "migrate", "cutover", "m")[0] == 0
+    code, output = run(capsys, "migrate", "status", "m")
+    assert "old -> new, corpus side; serving new" in output.out
+    assert run(capsys, "migrate", "rollback", "m")[0] == 0
+
+
+def test_a_gate_that_does_not_pass_exits_with_1(folder, capsys, rng):
+    with np.load("new.npz") as file:
+        np.save("shuffled.npy", file["vectors"][rng.permutation(300)])
+    begin = ["migrate", "fit", "m", "old.npz", "shuffled.npy", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(capsys, *begin)[0] == 0
+    assert run(capsys, "migrate", "shadow", "m")[0] == 0
+    code, output = run(capsys, "migrate", "gate", "m")
+    assert code == 1
+    assert "is below 0.95; the gate stays shut." in output.err
