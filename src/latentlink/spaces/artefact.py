@@ -44,7 +44,8 @@ def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
                 "format": _FORMAT,
                 "library": version("latentlink"),
                 "reason": space.reason_,
-                "settings": {name: getattr(space, name) for name in _SETTINGS},
+                "settings": {name: getattr(space, name) for name in _SETTINGS}
+                | {"anchors": space.anchors if isinstance(space.anchors, str) else "given"},
                 "encoders": [
                     {
                         "name": name,

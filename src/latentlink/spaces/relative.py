@@ -30,9 +30,10 @@ class RelativeSpace:
     ----------
     n_anchors : int
         k, the dimension of the shared space.
-    anchors : {"gcca", "param", "kmeans", "farthest", "random", "auto"}
+    anchors : {"gcca", "param", "kmeans", "farthest", "random", "auto"} or array (k, m)
         How the anchors are chosen: the closed form of largest agreement, learned (needs torch), cluster means,
-        spread-out items, random items, or the best of them on held-out pairs.
+        spread-out items, random items, or the best of them on held-out pairs; or the weights of the m fitted
+        items themselves, each row with sum 1.
     similarity : {"wip", "whitened", "centred", "cosine", "mahalanobis"}
         Of a vector to an anchor. The whitened inner product "wip" does not change under affine maps of an
         encoder's coordinates, and its encode is one affine map.
@@ -57,7 +58,7 @@ class RelativeSpace:
     def __init__(
         self,
         n_anchors: int = 256,
-        anchors: str = "gcca",
+        anchors: str | FloatArray = "gcca",
         similarity: str = "wip",
         normalisation: str = "none",
         shrinkage: str | float = "auto",
@@ -89,7 +90,7 @@ class RelativeSpace:
         """Return a short digest of one encoder's map, or of the shared frame (which `add` does not change)."""
         if name is None:
             self._encoders()
-            settings = f"{self.n_anchors} {self.similarity} {self.normalisation}"
+            settings = f"{self.similarity} {self.normalisation}"
             return _digest(settings, self.consensus_)
         encoder = self._encoder(name, "name")
         return _digest(name, encoder.mean, encoder.map)
@@ -119,7 +120,8 @@ class RelativeSpace:
         whiteners = {name: self._whitener(x, states.get(name)) for name, x in data.items()}
         frames = {name: self._frame(whitener) for name, whitener in whiteners.items()}
         coordinates = [(data[name] - mean) @ matrix for name, (mean, matrix) in frames.items()]
-        self.reason_ = f"anchors are {self.anchors!r} as asked"
+        kind = self.anchors if isinstance(self.anchors, str) else "given"
+        self.reason_ = f"anchors are {kind!r} as asked"
         self.weights_ = self._choose(coordinates, data)
         prepared = {
             name: self._relative_map(whiteners[name], self.weights_ @ z)
@@ -233,7 +235,8 @@ class RelativeSpace:
 
     def _check(self) -> None:
         _checks.integer("n_anchors", self.n_anchors, low=1)
-        _checks.one_of("anchors", self.anchors, ANCHORS)
+        if isinstance(self.anchors, str):
+            _checks.one_of("anchors", self.anchors, ANCHORS)
         _checks.one_of("similarity", self.similarity, SIMILARITIES)
         _checks.one_of("normalisation", self.normalisation, NORMALISATIONS)
 
@@ -259,7 +262,10 @@ class RelativeSpace:
         return whitener.mean_, np.eye(d) if self.similarity == "centred" else whitener.matrix_
 
     def _choose(self, frames: Sequence[FloatArray], data: Mapping[str, FloatArray]) -> Any:
-        k, seed, kind = self.n_anchors, self.seed, self.anchors
+        k, seed = self.n_anchors, self.seed
+        if not isinstance(self.anchors, str):
+            return _given(self.anchors, frames[0].shape[0])
+        kind = self.anchors
         if kind == "auto":
             from latentlink.spaces.compare import best_anchors
 
@@ -319,6 +325,13 @@ def _supports(
         {name: state.support_vectors for name, state in states.items()},
         {name: state.support_ids for name, state in states.items()},
     )
+
+
+def _given(weights: Any, n_items: int) -> FloatArray:
+    w = np.asarray(_checks.matrix("anchors", weights, columns=n_items), dtype=np.float64)
+    if not np.allclose(w.sum(axis=1), 1):
+        raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
+    return w
 
 
 def _gram_root(anchors: Sequence[FloatArray], *, share: float = 0.01) -> FloatArray:

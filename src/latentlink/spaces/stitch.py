@@ -40,7 +40,7 @@ class StitchReport:
 
 
 class Head:
-    """A classifier on relative vectors: standardised by the source's statistics, then linear or a small MLP.
+    """A classifier on relative vectors: standardised by its training data, then linear or a small MLP.
 
     Nothing depends on the batch that is predicted: one vector gets the same answer alone or among others.
 
@@ -50,6 +50,10 @@ class Head:
         Logistic regression, or one hidden layer of 128.
     strength : "auto" or float
         Inverse L2 penalty of the linear head; "auto" takes the best macro F1 on a held-out fifth.
+    scaling : {"common", "each"}
+        Divide by one standard deviation of all coordinates together, or by each coordinate's own. In a shared
+        space a coordinate is as large as the encoders' agreement on it; "common" keeps that, so the penalty
+        holds the head back where another encoder would contradict.
     seed : int
 
     Examples
@@ -60,7 +64,15 @@ class Head:
     True
     """
 
-    def __init__(self, kind: str = "linear", *, strength: str | float = "auto", seed: int = 0) -> None:
+    def __init__(
+        self,
+        kind: str = "linear",
+        *,
+        strength: str | float = "auto",
+        scaling: str = "common",
+        seed: int = 0,
+    ) -> None:
+        self.scaling = _checks.one_of("scaling", scaling, ["common", "each"])
         self.kind = _checks.one_of("kind", kind, ["linear", "mlp"])
         self.strength = strength
         self.seed = seed
@@ -72,6 +84,8 @@ class Head:
         if y.shape != (r.shape[0],):
             raise _checks.InvalidInput(f"labels has shape {y.shape}; needs ({r.shape[0]},).")
         self.mean_, spread = r.mean(axis=0), r.std(axis=0)
+        if self.scaling == "common":
+            spread = np.full_like(spread, np.sqrt((spread**2).mean()))
         self.spread_ = np.where(spread > 0, spread, 1.0)
         z = (r - self.mean_) / self.spread_
         if self.kind == "linear" and self.strength == "auto":
@@ -145,7 +159,7 @@ def measure_stitch(
             pairs, n_resamples=200, seed=seed, statistic=lambda p: macro_f1(p[:, 0], p[:, 1])
         )
         if name in train:
-            own[name] = macro_f1(y, Head(kind, seed=seed).fit(train[name], labels).predict(x))
+            own[name] = macro_f1(y, Head(kind, scaling="each", seed=seed).fit(train[name], labels).predict(x))
     return StitchReport(source, stitched, own, intervals)
 
 

@@ -1,0 +1,280 @@
+"""Shared spaces on real encoders: writes docs/real-spaces.md from the data folder given as argument.
+
+python benchmarks/real_spaces.py DATA [PAGE]
+"""
+
+import itertools
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from latentlink.spaces import (
+    RelativeSpace,
+    audit,
+    compare_maps,
+    doctor,
+    foreign_rows,
+    learning_curve,
+    measure_stitch,
+)
+from latentlink.spaces.learned import learn_anchors
+from latentlink.whitening import Whitener
+
+TEXT = ("minilm", "use", "e5", "wordllama", "glove50", "tokenlearn64", "mpnet")
+# CIFAR-100: the coarse class of each fine class, in alphabetical order of the fine names.
+_COARSE = (
+    "4 1 14 8 0 6 7 7 18 3 3 14 9 18 7 11 3 9 7 11 6 11 5 10 7 6 13 15 3 15 0 11 1 10 12 14 16 9 11 5 5 19 8 8 "
+    "15 13 14 17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6 "
+    "19 5 5 8 19 18 1 2 15 6 0 17 8 14 13"
+)
+COARSE = np.array([int(label) for label in _COARSE.split()])
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for row in rows:
+        cells = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def seven(data):
+    z = np.load(data / "embeddings" / "stsb_pool3000.npz")
+    spaces = {name: z[name].astype(np.float32) for name in TEXT}
+    held = np.arange(2000, 3000)
+    plain = compare_maps(spaces, holdout=held)
+    csls = compare_maps(spaces, holdout=held, csls=True)
+    rows = []
+    for method in sorted(plain.methods, key=plain.mean, reverse=True):
+        values = [s.recall_at_1 for s in plain.scores if s.method == method]
+        rows.append(
+            (
+                method,
+                plain.mean(method),
+                min(values),
+                max(values),
+                plain.mean(method, metric="recall_at_10"),
+                plain.mean(method, metric="mrr"),
+                csls.mean(method),
+                f"{plain.seconds(method):.1f}",
+            )
+        )
+    head = ["method", "R@1", "worst pair", "best pair", "R@10", "MRR", "R@1 with CSLS", "CPU s"]
+    return spaces, table(head, rows)
+
+
+def ablation(spaces):
+    fit = {name: x[:2000] for name, x in spaces.items()}
+    test = {name: x[2000:] for name, x in spaces.items()}
+    whitened = [Whitener().fit(x).transform(x) for x in fit.values()]
+    single = learn_anchors(whitened[:1], 256, contrast=0, coverage=1, orthogonality=1, length=1).weights
+    rows = []
+    for label, anchors in (
+        ("random", "random"),
+        ("k-means", "kmeans"),
+        ("PARAM single (MiniLM)", single),
+        ("PARAM multi", "param"),
+        ("PARAM multi, from random", learn_anchors(whitened, 256, start="random").weights),
+        (
+            "PARAM multi, from the closed form",
+            learn_anchors(whitened, 256, start="gcca", learning_rate=0.02, steps=40).weights,
+        ),
+        ("closed form", "gcca"),
+    ):
+        row = [label]
+        for similarity, normalisation in (
+            ("cosine", "none"),
+            ("whitened", "none"),
+            ("wip", "none"),
+            ("wip", "gram"),
+        ):
+            space = RelativeSpace(256, anchors, similarity, normalisation).fit(fit)
+            row.append(space.evaluate(test).mean("space"))
+        rows.append(row)
+    return table(["anchors", "cosine", "whitened cosine", "WIP", "WIP, gram"], rows)
+
+
+def sizes(spaces):
+    rows = []
+    held = np.arange(2000, 3000)
+    for n in (100, 250, 500, 1000, 2000):
+        row = [n]
+        for k in (50, 100, 200, 400, 600):
+            (result,) = learning_curve(spaces, sizes=[n], holdout=held, methods=["gcca"], n_anchors=k)
+            row.append("-" if result.notes else result.mean("gcca"))
+        rows.append(row)
+    return table(["fitted pairs", *(f"{k} anchors" for k in (50, 100, 200, 400, 600))], rows)
+
+
+def languages(data, spaces):
+    z = np.load(data / "embeddings" / "multi30k_test2016.npz")
+    fit = {name: spaces[name][:3000] for name in ("minilm", "use", "e5")}
+    english = z["minilm_en"].astype(np.float32)
+    rows = []
+    for label, shrinkage in (("automatic", "auto"), ("0.2", 0.2)):
+        space = RelativeSpace(shrinkage=shrinkage).fit(fit)
+        for source, language in itertools.product(("use", "e5"), ("en", "de", "fr")):
+            x = z[f"{source}_{language}"].astype(np.float32)
+            row = [label, source, language]
+            for fitted in (None, {name: x[:2000] for name, x in fit.items()}):
+                test = {source: x, "minilm": english}
+                result = space.evaluate(test, csls=fitted)
+                row.append(result.of("space", source, "minilm").recall_at_1)
+            rows.append(row)
+    return table(["shrinkage", "query encoder", "language", "R@1 to MiniLM English", "with CSLS"], rows)
+
+
+def tatoeba(data):
+    z = np.load(data / "embeddings" / "tatoeba_demo.npz")
+    names = ("minilm", "use", "e5", "glove50")
+    rows = []
+    truth = np.arange(2000, 2400)
+    german, english = z["e5_de"].astype(np.float32), z["minilm"].astype(np.float32)
+    for label, keep, shrinkage in (
+        ("four encoders, automatic", names, "auto"),
+        ("four encoders, 0.2", names, 0.2),
+        ("without GloVe, automatic", names[:3], "auto"),
+        ("without GloVe, 0.2", names[:3], 0.2),
+    ):
+        fit = {name: z[name][:1600].astype(np.float32) for name in keep}
+        space = RelativeSpace(shrinkage=shrinkage).fit(fit)
+        unit = [
+            r / np.linalg.norm(r, axis=1, keepdims=True)
+            for r in (
+                space.encode(german, source="e5"),
+                space.encode(english, source="minilm"),
+                space.encode(fit["e5"], source="e5"),
+            )
+        ]
+        similarities = unit[0] @ unit[1].T
+        hubness = np.sort(unit[1] @ unit[2].T, axis=1)[:, -10:].mean(axis=1)
+        rows.append(
+            (
+                label,
+                float((similarities.argmax(1) == truth).mean()),
+                float(((2 * similarities - hubness).argmax(1) == truth).mean()),
+            )
+        )
+    return table(["space, shrinkage", "R@1 of 2,400", "with CSLS"], rows)
+
+
+def images(data):
+    z = np.load(data / "embeddings" / "cifar100_effnetlite.npz")
+    x = {name: z[name].astype(np.float32) for name in ("lite0", "lite2")}
+    held = np.flatnonzero(~z["is_train"])
+    result = compare_maps(x, holdout=held)
+    retrieval = table(
+        ["method", "Lite0 to Lite2", "Lite2 to Lite0"],
+        [
+            (m, result.of(m, "lite0", "lite2").recall_at_1, result.of(m, "lite2", "lite0").recall_at_1)
+            for m in sorted(result.methods, key=result.mean, reverse=True)
+        ],
+    )
+    rows = []
+    for level, labels in (("coarse, 20", COARSE[z["y"]]), ("fine, 100", z["y"].astype(int))):
+        for anchors, similarity in (("gcca", "wip"), ("kmeans", "wip"), ("random", "cosine")):
+            found = {}
+            for seed in range(5):
+                rng = np.random.default_rng(seed)
+                order = np.argsort(z["y"] + rng.random(z["y"].size), kind="stable").reshape(100, 30)
+                train, test = order[:, :20].ravel(), order[:, 20:].ravel()
+                space = RelativeSpace(256, anchors, similarity, seed=seed).fit(
+                    {n: v[train] for n, v in x.items()}
+                )
+                parts = [{n: v[rows_] for n, v in x.items()} for rows_ in (train, test)]
+                for source, target in (("lite0", "lite2"), ("lite2", "lite0")):
+                    report = measure_stitch(
+                        space,
+                        parts[0] if anchors == "gcca" else {source: parts[0][source]},
+                        labels[train],
+                        parts[1],
+                        labels[test],
+                        source=source,
+                        seed=seed,
+                    )
+                    found.setdefault((source, target), []).append(report.stitched[target])
+                    for name, value in report.own.items():
+                        found.setdefault(name, []).append(value)
+            for source, target in (("lite0", "lite2"), ("lite2", "lite0")):
+                values = found[(source, target)]
+                own = "-" if target not in found else float(np.mean(found[target]))
+                base = "-" if source not in found else float(np.mean(found[source]))
+                rows.append(
+                    (
+                        level,
+                        f"{anchors}, {similarity}",
+                        f"{source} to {target}",
+                        base,
+                        own,
+                        f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}",
+                    )
+                )
+    head = ["classes", "space", "head from, used with", "source's own F1", "target's own F1", "stitched F1"]
+    return retrieval, table(head, rows)
+
+
+def foreign(spaces):
+    fit = {name: x[:2000] for name, x in spaces.items()}
+    space = RelativeSpace().fit(fit)
+    rng = np.random.default_rng(0)
+    rows = []
+    for name, x in spaces.items():
+        home = x[2000:]
+        d = home.shape[1]
+        same = [n for n, v in spaces.items() if n != name and v.shape[1] == d]
+        other = foreign_rows(space, spaces[same[0]][2000:], source=name).mean() if same else None
+        turn = np.linalg.qr(rng.normal(size=(d, d)))[0].astype(np.float32)
+        rows.append(
+            (
+                name,
+                float(foreign_rows(space, home, source=name).mean()),
+                f"{other:.3f} ({same[0]})" if same else "-",
+                float(foreign_rows(space, home[:, rng.permutation(d)], source=name).mean()),
+                float(foreign_rows(space, home @ turn, source=name).mean()),
+                float(foreign_rows(space, -home, source=name).mean()),
+                doctor(space, home, source=name).verdict,
+                str(audit(home, space=space, source=name).foreign_rows.size),
+            )
+        )
+    head = [
+        "encoder",
+        "home, held out",
+        "other encoder",
+        "permuted",
+        "rotated",
+        "sign-flipped",
+        "doctor on home",
+        "foreign of 1,000",
+    ]
+    return table(head, rows)
+
+
+def main():
+    data = Path(sys.argv[1])
+    page = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parents[1] / "docs" / "real-spaces.md"
+    started = time.process_time()
+
+    def say(what):
+        print(f"{what}: {time.process_time() - started:.0f} CPU s", flush=True)
+
+    spaces, text = seven(data)
+    say("seven encoders")
+    parts = {"seven": text, "sizes": sizes(spaces)}
+    say("sizes")
+    parts["languages"], parts["tatoeba"] = languages(data, spaces), tatoeba(data)
+    parts["foreign"] = foreign(spaces)
+    say("languages and foreign vectors")
+    parts["ablation"] = ablation(spaces)
+    say("ablation")
+    parts["retrieval"], parts["stitching"] = images(data)
+    say("images")
+    template = (Path(__file__).parent / "real_spaces.template.md").read_text(encoding="utf-8")
+    for name, value in parts.items():
+        template = template.replace("{" + name + "}", value)
+    page.write_text(template, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
