@@ -47,6 +47,7 @@ def test_positives_choose_a_link(files, capsys):
     assert 0 <= link["blend_interval"][0] <= link["blend"] <= link["blend_interval"][1] <= 1
 
 
+@pytest.mark.medium
 def test_text_and_report(files, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     _, (x, positives) = files

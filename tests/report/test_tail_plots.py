@@ -32,6 +32,7 @@ def test_figures_of_both_kinds_of_tail(plot, tails, tmp_path):
     assert "matplotlib.pyplot" not in sys.modules
 
 
+@pytest.mark.medium
 def test_map_and_evidence(points, tails, tmp_path):
     tail = tails[0]
     fit = fit_tail(tail)

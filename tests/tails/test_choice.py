@@ -53,6 +53,7 @@ def test_shortfall_is_found():
     assert choice.against_softmax.p < 1e-6
 
 
+@pytest.mark.medium
 def test_blend_is_found_and_its_interval_holds_it():
     s = scores(20_000)
     choice = choose_link(s, draw(Link.blended(0.4, temperature=0.25, beta=4.0).logits(s)))
@@ -95,6 +96,7 @@ def test_utilities_of_each_domain_choose_by_its_link(kind, link):
     assert abs(found[kind] / truth - 1) < 0.06
 
 
+@pytest.mark.medium
 def test_noise_floor_oracle(oracles):
     oracle = json.loads((oracles / "evt.json").read_text(encoding="utf-8"))["noise_floor"]
     s = np.array(oracle["similarities"])

@@ -29,12 +29,16 @@ def test_oracle(name, oracles, shared_data):
 
 
 @pytest.mark.parametrize(("xi", "name"), [(-0.4, "weibull"), (0.0, "gumbel"), (0.3, "frechet")])
+@pytest.mark.medium
 def test_limits_by_type(xi, name):
     from scipy import stats
 
     x = stats.genextreme(-xi, loc=2.0, scale=0.5).rvs(700, random_state=1)
     fit = fit_maxima(x)
     assert fit.limit() == name
+    np.testing.assert_allclose(
+        stats.genextreme(**fit.to_scipy()).logpdf(x).sum(), fit.log_likelihood, rtol=1e-9
+    )
     low, high = fit.interval(0.99)
     assert low < xi < high
     moved = fit_maxima(10 * x - 4)

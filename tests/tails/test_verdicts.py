@@ -12,6 +12,7 @@ from latentlink.tails._nulls import exponential_null
 from latentlink.tails.verdicts import false_discovery, greenwood
 
 
+@pytest.mark.medium
 def test_critical_values(oracles):
     numbers = json.loads((oracles / "evt.json").read_text(encoding="utf-8"))
     for k in (32, 64, 128, 256, 1024):

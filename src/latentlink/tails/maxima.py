@@ -69,6 +69,10 @@ class MaximaFit:
 
         return float(stats.chi2.sf(max(0.0, 2 * (self.log_likelihood - self.gumbel_log_likelihood)), 1))
 
+    def to_scipy(self) -> dict[str, float]:
+        """Return the arguments of `scipy.stats.genextreme`, whose c has the opposite sign."""
+        return {"c": -self.xi, "loc": self.mu, "scale": self.sigma}
+
     def interval(self, level: float = 0.95) -> Interval:
         """Compute a normal interval of xi."""
         from scipy import stats
