@@ -17,6 +17,11 @@ def smallest_shortfalls(pairs: Pairs, queries: Tensor, columns: int) -> Tensor:
 
     Queries are numbered rows first, then columns. Infinity fills up where a query has fewer negatives.
     """
+    with torch.autocast(device_type=pairs.u.device.type, enabled=False):
+        return _all_strips(pairs, queries, columns)
+
+
+def _all_strips(pairs: Pairs, queries: Tensor, columns: int) -> Tensor:
     r = pairs.u.shape[0]
     parts = [
         _strip(pairs, rows, columns, by_row=True)

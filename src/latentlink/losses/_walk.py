@@ -44,7 +44,7 @@ class Pairs:
         """Rows of a tile: 1 MB of float32, a core's cache; large on an accelerator, which has many."""
         if self.u.device.type != "cpu":
             return 4096
-        return 512 if self.u.shape[0] >= 1024 else 256
+        return 512 if self.u.shape[0] >= (1024 if self.triangle else 512) else 256
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """Yield the rows and columns of each tile, of the upper triangle only when it is enough."""

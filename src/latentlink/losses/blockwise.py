@@ -199,7 +199,8 @@ def _bent(
         peak = torch.zeros_like(zero) if one_window else None
         plain = _plain(pairs, rate, memory, peak)
         # Under a window that shifts, the power of a far negative vanishes, so the peaks do not tell.
-        shortfall = pairs.endpoint - (nearest(pairs) if peak is None else peak.log() / rate)
+        with torch.autocast(device_type=zero.device.type, enabled=False):
+            shortfall = pairs.endpoint - (nearest(pairs) if peak is None else peak.log() / rate)
         if known is None:
             queries = (shortfall <= gate.reach + 1e-4).nonzero()[:, 0]
             found = gate.statistics(smallest_shortfalls(pairs, queries, columns))

@@ -1,0 +1,300 @@
+"""What users of other contrastive losses have complained of, each as a small test of the right behaviour.
+
+The number after each name is the thread where it was reported.
+"""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from latentlink import InvalidInput
+from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
+from latentlink.losses import InfoNCELoss, LogitScale, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
+from latentlink.losses.functional import info_nce, nt_xent, symmetric_info_nce
+from latentlink.losses.queue import Queue
+from latentlink.tails.online import Gate
+
+OPEN = Gate(pivot=0.5, margin=-5.0)
+ALL = {
+    "nt_xent": NTXentLoss(0.1),
+    "one_way": InfoNCELoss(0.1),
+    "symmetric": SymmetricInfoNCELoss(0.1),
+    "weince": WEINCELoss(0.1, gate=OPEN),
+    "released": WEINCELoss.released(0.1),
+}
+
+
+def views(n=12, d=6, seed=0, dtype=torch.float32):
+    g = torch.Generator().manual_seed(seed)
+    z0 = torch.randn(n, d, generator=g).to(dtype)
+    return z0.requires_grad_(), (z0.detach() + 0.3 * torch.randn(n, d, generator=g)).to(dtype).requires_grad_()
+
+
+def finite(loss, z0, z1):
+    value = loss(z0, z1)
+    gradients = torch.autograd.grad(value, (z0, z1))
+    assert bool(value.isfinite())
+    assert all(bool(g.isfinite().all()) for g in gradients)
+    return value.detach(), gradients
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_low_temperature_does_not_overflow(name):  # lightning-bolts 811, 609, 320
+    z = views()
+    finite({**ALL, "nt_xent": NTXentLoss(0.01), "weince": WEINCELoss(0.01, gate=OPEN)}[name], *z)
+
+
+def test_loss_beyond_87_nats_keeps_its_gradient():  # pytorch-metric-learning: log(x + tiny) caps it
+    a = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
+    value = InfoNCELoss(0.01)(a, -a.detach())
+    assert float(value.detach()) == pytest.approx(200, rel=1e-5)
+    b = torch.tensor([[1.0, 0.1], [-1.0, 0.1]], requires_grad=True)
+    (g,) = torch.autograd.grad(InfoNCELoss(0.01)(b, -b.detach()), b)
+    assert float(g.abs().max()) > 1
+
+
+def test_no_positive_is_zero_not_nan():  # SupContrast 141, 50; pytorch-metric-learning 744
+    z = views(3)[0]
+    loss = LabelledLoss(0.1, positives_in_denominator=True)(z, torch.arange(3))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert float(z.grad.abs().max()) == 0
+
+
+def test_no_negative_is_finite():  # pytorch-metric-learning 272
+    z = views(6)[0]
+    labels = torch.zeros(6, dtype=torch.int64)
+    assert float(LabelledLoss(0.1)(z, labels).detach()) == 0
+    assert float(LabelledLoss(0.1, positives_in_denominator=True)(z, labels).detach()) > 0.1
+
+
+def test_equal_features_give_log_of_the_candidates():  # SupContrast 106
+    z = torch.ones(5, 3)
+    for tau in (0.07, 0.5):
+        assert float(NTXentLoss(tau)(z, z)) == pytest.approx(np.log(9), rel=1e-6)
+        assert float(InfoNCELoss(tau)(z, z)) == pytest.approx(np.log(5), rel=1e-6)
+
+
+def test_unnormalised_inputs_stay_finite():  # SupContrast 100
+    z0, z1 = (11 * x.detach() for x in views())
+    finite(NTXentLoss(0.07, normalize=False), z0.requires_grad_(), z1.requires_grad_())
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types_compute_in_float32(name, dtype):  # lightly 1259; pytorch-metric-learning 121, 161
+    z0, z1 = views(dtype=dtype)
+    value, gradients = finite(ALL[name], z0, z1)
+    assert value.dtype == torch.float32
+    assert gradients[0].dtype == dtype
+    assert float(value) == pytest.approx(float(ALL[name](z0.detach().float(), z1.detach().float())), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_autocast_does_not_change_the_value(name):  # GradCache 17
+    z0, z1 = views()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = ALL[name](z0, z1)
+        gradient = torch.autograd.grad(value, z0)[0]
+    wanted = ALL[name](z0, z1)
+    assert torch.equal(value, wanted)
+    assert torch.equal(gradient, torch.autograd.grad(wanted, z0)[0])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_zero_rows_have_no_gradient(name):  # optax 946
+    z0, z1 = (x.detach() for x in views())
+    z0[3] = 0
+    _value, gradients = finite(ALL[name], z0.requires_grad_(), z1.requires_grad_())
+    assert float(gradients[0][3].abs().max()) == 0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_the_culprit_row_is_named(bad):  # CLIP 40
+    z0, z1 = (x.detach() for x in views())
+    z1[4, 2] = bad
+    kind = "NaN" if bad != bad else "infinity"
+    with pytest.raises(InvalidInput, match=f"^row 4 of z1 holds {kind}; drop or mend it.$"):
+        NTXentLoss()(z0, z1)
+
+
+def test_logit_scale_is_clamped_and_says_so():  # CLIP 530, kornia 3481
+    scale = LogitScale(0.07)
+    assert not bool(scale.clamped)
+    with torch.no_grad():
+        scale.log_scale.fill_(50.0)
+    assert float(scale().detach()) == pytest.approx(0.01)
+    assert bool(scale.clamped)
+    finite(SymmetricInfoNCELoss(scale), *views())
+
+
+def test_masked_negatives_leave_the_temperature_gradient_finite():  # Automodel 3850
+    z0, z1 = views()
+    labels = torch.zeros(12, dtype=torch.int64)
+    for function in (info_nce, nt_xent, symmetric_info_nce):
+        t = torch.tensor(0.1, requires_grad=True)
+        function(z0, z1, temperature=t, labels=labels).sum().backward()
+        assert float(t.grad) == 0
+
+
+def test_a_row_without_candidates_is_zero():  # pytorch 31829, 49724
+    z0, z1 = views(1)
+    for loss in ALL.values():
+        value, gradients = finite(loss, z0, z1)
+        assert float(value) == 0 or loss is ALL["nt_xent"]
+        assert float(gradients[0].abs().max()) == 0
+
+
+def test_duplicates_are_no_negatives_by_id():  # sentence-transformers 3189, 608, 2870; OpenAI-CLIP 11, 16
+    z0, z1 = (x.detach() for x in views(4))
+    z0[3], z1[3] = z0[0], z1[0]
+    ids = torch.tensor([7, 8, 9, 7])
+    masked = SymmetricInfoNCELoss(0.1, reduction="none")(z0, z1, labels=ids)
+    three = SymmetricInfoNCELoss(0.1, reduction="none")(z0[:3], z1[:3])
+    np.testing.assert_allclose(masked[0], three[0], rtol=1e-5)
+
+
+def test_queue_never_holds_a_querys_own_copy_against_it():  # pytorch-metric-learning 24, 141; lightly 1018
+    z0, z1 = views()
+    ids = torch.arange(12)
+    queue = Queue(30, 6)
+    queue.append(z1, ids)
+    loss = InfoNCELoss(0.1, in_batch=True)
+    with_queue = loss(z0, z1, queue.rows, labels=ids, negative_labels=queue.labels)
+    each = info_nce(z0, z1, labels=ids)
+    assert float(with_queue.detach()) > float(each.mean().detach())  # the others' copies count
+    alone = info_nce(
+        z0[:1], z1[:1], queue.rows[:1], labels=ids[:1], negative_labels=queue.labels[:1], in_batch=True
+    )
+    assert float(alone.detach()) == 0
+
+
+def test_ref_labels_may_be_the_same_object():  # pytorch-metric-learning 496
+    z0, z1 = views(6)
+    labels = torch.arange(6)
+    loss = LabelledLoss(0.1)
+    shared = loss(z0, labels, ref_emb=z1, ref_labels=labels)
+    assert float(shared.detach()) > 0
+    assert torch.equal(shared, loss(z0, labels, ref_emb=z1, ref_labels=labels.clone()))
+
+
+def test_indices_suffice_without_labels():  # pytorch-metric-learning 412, 531
+    z = views(4)[0]
+    triplets = tuple(torch.tensor(x) for x in ([0, 2], [1, 3], [2, 0]))
+    assert float(LabelledLoss(0.1)(z, indices_tuple=triplets).detach()) > 0
+    with pytest.raises(InvalidInput, match=r"^labels is None; needs labels \(n,\), or indices_tuple\.$"):
+        LabelledLoss(0.1)(z)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_any_batch_size_after_any_other(name):  # SimCLR 41
+    for n in (8, 3, 12, 2):
+        finite(ALL[name], *views(n))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_batches_of_one_and_none(name):  # CLIP 83
+    for n in (1, 0):
+        value, gradients = finite(ALL[name], *views(n))
+        assert float(value) == 0
+        assert all(float(g.abs().sum()) == 0 for g in gradients)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_grad_runs_forward_only(name):  # sentence-transformers 2667
+    z0, z1 = views()
+    with torch.no_grad():
+        value = ALL[name](z0, z1)
+    assert not value.requires_grad
+    torch.testing.assert_close(value, ALL[name](z0, z1).detach())
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+def test_bad_temperatures_fail_in_the_constructor(temperature):  # torchmetrics 3378
+    for module in (NTXentLoss, InfoNCELoss, SymmetricInfoNCELoss, WEINCELoss):
+        with pytest.raises(InvalidInput, match=r"^temperature is .*; needs a number > 0\.$"):
+            module(temperature)
+
+
+def test_temperature_and_scale_are_both_printed():  # sentence-transformers 3054, 2770
+    assert repr(NTXentLoss(0.05)) == "NTXentLoss(temperature=0.05 (scale 20), reduction='mean')"
+
+
+def test_negatives_of_a_querys_own_in_one_call():  # pytorch-metric-learning 686, 549, 179; info-nce-pytorch 6, 11
+    z0, z1 = views(4)
+    value = InfoNCELoss(0.1, negative_mode="paired")(z0, z1, torch.randn(4, 5, 6))
+    assert value.shape == ()
+
+
+def test_one_query_with_no_negative_in_the_adaptive_loss():  # the released code: IndexError
+    for n in (1, 2, 3):
+        finite(WEINCELoss.released(), *views(n))
+        finite(WEINCELoss.paper(), *views(n))
+
+
+def test_integer_labels_never_pass_through_float():  # found by reading: ids above 2**24
+    z = views(6)[0]
+    ids = 2**60 + torch.arange(6)
+    pairs = torch.tensor([0, 0, 1, 1, 2, 2])
+    a, b = LabelledLoss(0.1)(z, ids[pairs]), LabelledLoss(0.1)(z, pairs)
+    assert torch.equal(a, b)
+
+
+def test_labels_of_one_column_and_booleans():
+    z0, z1 = views(4)
+    ids = torch.tensor([0, 1, 2, 0])
+    torch.testing.assert_close(NTXentLoss()(z0, z1, labels=ids[:, None]), NTXentLoss()(z0, z1, labels=ids))
+    NTXentLoss()(z0, z1, labels=ids > 0)
+
+
+def test_wide_batches_do_not_take_pairs_times_negatives():  # pytorch-metric-learning 203, 547, 604, 586
+    z = torch.randn(600, 8)
+    assert bool(LabelledLoss(0.1)(z, torch.arange(600) % 10).isfinite())  # 35,000 pairs, 540 negatives each
+
+
+def test_state_is_settings_only():  # lightly's bank lives in the loss; ours keeps nothing
+    assert not NTXentLoss().state_dict()
+    assert not WEINCELoss().state_dict()
+    stream = io.BytesIO()
+    torch.save(SymmetricInfoNCELoss(LogitScale()).state_dict(), stream)
+    assert stream.tell() > 0
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("tau", [0.01, 0.1, 10.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_sweep_is_finite(name, tau, dtype):  # lightly 1633
+    make = {
+        "nt_xent": NTXentLoss,
+        "one_way": InfoNCELoss,
+        "symmetric": SymmetricInfoNCELoss,
+        "weince": lambda tau: WEINCELoss(tau, gate=OPEN),
+        "released": WEINCELoss.released,
+    }[name]
+    base = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    batches = {
+        "views": (base, base + 0.1),
+        "equal views": (base, base),
+        "opposite views": (base, -base),
+        "collapsed": (torch.ones(40, 6), torch.ones(40, 6)),
+        "near duplicates": (base[:1] + 1e-3 * base, base[:1] + 1e-3 * base.flip(0)),
+        "exact duplicates": (base[:4].repeat(10, 1), base[:4].repeat(10, 1)),
+        "batch of two": (base[:2], base[2:4]),
+        "width one": (base[:, :1], base[:, 1:2]),
+        "large": (1e3 * base, 1e3 * base),
+        "small": (0.1 * base, 0.1 * base.flip(0)),
+    }
+    for z0, z1 in batches.values():
+        finite(make(tau), z0.to(dtype).requires_grad_(), z1.to(dtype).requires_grad_())
+
+
+def test_float32_shortfalls_do_not_cancel():
+    """Near duplicates, shortfalls of 1e-6: 1 − s in float32 is off by a third, half a squared distance is not."""
+    base = torch.randn(1, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = torch.randn(2, 200, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    z0, z1 = base + 1e-3 * noise
+    exact = WEINCELoss(0.5, gate=OPEN, reduction="none")(z0, z1)
+    single = WEINCELoss(0.5, gate=OPEN, reduction="none")(z0.float(), z1.float())
+    np.testing.assert_allclose(single, exact, rtol=1e-4)
