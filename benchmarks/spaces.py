@@ -31,8 +31,9 @@ def synthetic(seed=0):
 
 
 def released_objective(x, n_anchors, *, epochs, seed=0):
-    """Weights by the published code's objective: coverage by cosine, locality minus entropy, closeness to a
-    Gaussian profile; one space, full batch, Adam at 0.01. Written from its description.
+    """Weights by the objective of the published code, written from its description.
+
+    Coverage by cosine, locality minus entropy, closeness to a Gaussian profile; one space, full batch, Adam.
     """
     import torch
 
