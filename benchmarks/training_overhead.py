@@ -2,10 +2,10 @@
 
     python benchmarks/training_overhead.py [--json]
 
-CPU time of one thread. The losses run forward and backward on the same embeddings, alternating; these vary in three
-directions, so that negatives come near the endpoint and WEINCE's gate is open (a closed gate costs less). The encoder's step
-(ResNet-18 with the small-image stem, 32 x 32, both views) is measured on a quarter of the batch and multiplied by
-four: convolutions cost the same for each image.
+CPU time of one thread. The losses run forward and backward on the same embeddings, alternating; these vary in
+three directions, so that negatives come near the endpoint and WEINCE's gate is open (a closed gate costs less). The
+encoder's step (ResNet-18 with the small-image stem, 32 x 32, both views) is measured on a quarter of the batch and
+multiplied by four: convolutions cost the same for each image.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def contrasts(plan: dict[str, Any], task: str, runs: Runs, results: Path) -> lis
     found = [
         (f"{method} − infonce, both at {base:g}", (task, method, base), rival)
         for method in plan["methods"]
-        if method != "infonce"
+        if method not in ("infonce", "untrained")
     ]
     chosen = {method: chosen_temperature(plan, task, method, results) for method in plan["tuned"]}
     if chosen["infonce"] is not None:
@@ -114,7 +114,11 @@ def task_section(
         for method in plan["methods"]
         if (task, method, fixed["temperature"]) in mine
     }
-    histories = {method: numbered(next(iter(seeds.values()))["history"]) for method, seeds in base.items()}
+    histories = {
+        method: numbered(next(iter(seeds.values()))["history"])
+        for method, seeds in base.items()
+        if method != "untrained"
+    }
     if histories:
         draw_deciles(histories).savefig(figures / f"weince_{task}_gradient.png", dpi=150)
         lines += [f"![where the gradient goes](weince_{task}_gradient.png)", ""]

@@ -117,17 +117,23 @@ def image_run(
     job: Job, task: dict[str, Any], folder: Path, data: Path, model: Path | None, smoke: bool
 ) -> dict[str, Any]:
     """Train on images without labels; judge frozen features by a linear probe and by neighbours."""
+    import torch
+
     from latentlink.evaluate import knn_accuracy, linear_probe, neighbour_recall
-    from latentlink.train import ImageSettings, train_images
+    from latentlink.train import ImageEncoder, ImageSettings, train_images
     from latentlink.train.batches import array_images
 
     x, y, x_test, y_test = images(job.task, data)
-    settings = ImageSettings(loss=job.method, temperature=job.temperature, seed=job.seed, **task["settings"])
+    settings = ImageSettings(loss=loss_of(job), temperature=job.temperature, seed=job.seed, **task["settings"])
     if smoke:
         settings = dataclasses.replace(settings, epochs=1, width=8, log_every=1)
         x, y, x_test, y_test = x[:768], y[:768], x_test[:200], y_test[:200]
     start = time.process_time()
-    encoder = train_images(array_images(x, y), folder, settings, quiet=True, accelerator="cpu")
+    if job.method == "untrained":
+        torch.manual_seed(job.seed)
+        encoder = ImageEncoder(settings, 1 if x.ndim == 3 else 3).eval().to(memory_format=torch.channels_last)
+    else:
+        encoder = train_images(array_images(x, y), folder, settings, quiet=True, accelerator="cpu")
     training = time.process_time() - start
     train = encoder.encode(array_images(x, y))
     kept = {"training_cpu_seconds": round(training, 1), "history": thinned(folder)}
@@ -155,6 +161,8 @@ def text_run(
     job: Job, task: dict[str, Any], folder: Path, data: Path, model: Path | None, smoke: bool
 ) -> dict[str, Any]:
     """Train a transformer by dropout on captions; judge it by sentence pairs."""
+    from sentence_transformers import SentenceTransformer
+
     from latentlink.evaluate import sts_spearman
     from latentlink.train import TextSettings, train_text
 
@@ -165,7 +173,11 @@ def text_run(
     start_model = folder.parent / "start"
     cut_model(model, start_model, task["layers"], task["reinitialised"], job.seed)
     settings = TextSettings(
-        loss=job.method, temperature=job.temperature, seed=job.seed, model=str(start_model), **task["settings"]
+        loss=loss_of(job),
+        temperature=job.temperature,
+        seed=job.seed,
+        model=str(start_model),
+        **task["settings"],
     )
     texts = captions(data, task["captions"], job.seed)
     pairs = {split: sentence_pairs(data, split) for split in ("dev", "test")}
@@ -173,7 +185,10 @@ def text_run(
         settings = dataclasses.replace(settings, batch_size=32, log_every=1)
         texts, pairs = texts[:128], {split: [part[:60] for part in rows] for split, rows in pairs.items()}
     start = time.process_time()
-    trained = train_text(texts, folder, settings, quiet=True)
+    if job.method == "untrained":
+        trained = SentenceTransformer(str(start_model), device="cpu")
+    else:
+        trained = train_text(texts, folder, settings, quiet=True)
     training = time.process_time() - start
 
     def judged(split: str) -> Any:
@@ -190,6 +205,11 @@ def text_run(
     result = judged("test")
     cosines = [round(float(value), 6) for value in result.similarities]
     return {**kept, "metrics": {"spearman": result.spearman}, "items": {"n": len(cosines), "cosines": cosines}}
+
+
+def loss_of(job: Job) -> str:
+    """Name the loss of a run; one without training has none, and any name will do."""
+    return "infonce" if job.method == "untrained" else job.method
 
 
 def images(task: str, data: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -271,6 +291,8 @@ def thinned(folder: Path) -> dict[str, dict[int, float]]:
     from latentlink.train import history
 
     seen = history(folder)
+    if not seen:  # nothing was trained
+        return {}
     steps = set(seen["alignment"])
     return {
         name: {step: round(value, 6) for step, value in values.items() if step in steps}

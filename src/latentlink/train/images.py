@@ -20,7 +20,7 @@ from latentlink.train.callbacks import TailLog
 from latentlink.train.chunked import chunked_backward
 from latentlink.train.encoder import ImageEncoder
 from latentlink.train.monitor import refuse_broken
-from latentlink.train.objective import make_loss
+from latentlink.train.objective import make_loss, over_processes
 from latentlink.train.optimizer import make_optimizer, make_schedule
 from latentlink.train.settings import ImageSettings, load_settings, save_settings
 
@@ -84,11 +84,12 @@ def train_images(
         if not isinstance(stored, ImageSettings) or (settings is not None and settings != stored):
             raise _checks.InvalidInput(f"settings differ from those of {target}; leave them out to resume.")
         settings = stored
-    elif (target / "settings.json").exists():
+    elif _first_process() and (target / "settings.json").exists():
         raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
     settings = settings or ImageSettings()
     images = data if isinstance(data, Images) else load_images(data, settings.image_size)
-    save_settings(settings, target)
+    if _first_process():
+        save_settings(settings, target)
     torch.manual_seed(settings.seed)
     module = TwoViews(settings, images)
     with _calm():
@@ -170,8 +171,10 @@ class TwoViews(_lightning.LightningModule):  # type: ignore[misc, name-defined]
 
     def _scored(self, z0: Tensor, z1: Tensor) -> Tensor:
         refuse_broken(self.trainer.global_step, z0, z1)
-        value: Tensor = self.loss(z0, z1)
-        return value
+        if self.trainer.world_size == 1:
+            value: Tensor = self.loss(z0, z1)
+            return value
+        return over_processes(self.loss, z0, z1)
 
     def _in_chunks(self, views: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         return chunked_backward(
@@ -196,6 +199,11 @@ class TwoViews(_lightning.LightningModule):  # type: ignore[misc, name-defined]
             view = apply_views(batch.images, draw, s.image_size)
             views.append(view.contiguous(memory_format=torch.channels_last))
         return views
+
+
+def _first_process() -> bool:
+    """Tell whether this process is the one that writes, before a process group stands."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
 def _loggers(folder: Path) -> list[Any]:

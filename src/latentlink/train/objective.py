@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from latentlink import _checks
 from latentlink.losses import InfoNCELoss, NTXentLoss, WEINCELoss
 from latentlink.train.settings import Settings
 
@@ -38,6 +39,20 @@ def make_loss(settings: Settings, *, two_views: bool) -> nn.Module:
     return WEINCELoss(
         temperature, layout=layout, beta="unit" if settings.loss == "weince-unit" else "estimated"
     )
+
+
+def over_processes(loss: nn.Module, z0: Tensor, z1: Tensor) -> Tensor:
+    """Compute a loss over the batches of all processes; its gradient is for DDP, which averages."""
+    from latentlink.losses.gather import DistributedLoss
+
+    if isinstance(loss, ScriptLoss):
+        raise _checks.InvalidInput(
+            "loss is 'weince-script'; it is defined for one process. Use 'weince-released'."
+        )
+    # A relative pivot is a quantile of the whole batch, so every process needs all of it.
+    relative = isinstance(loss, WEINCELoss) and loss.gate.pivot is None
+    value: Tensor = DistributedLoss(loss, local=not relative)(z0, z1)
+    return value
 
 
 class ScriptLoss(nn.Module):
