@@ -79,6 +79,21 @@ def clusters(seed, n=384, groups=12):
     return centres[own] + 0.7 * rng.normal(size=(own.size, 16))
 
 
+@pytest.mark.stats
+@pytest.mark.parametrize("groups", [1, 12])
+def test_pooled_interval_covers_where_pairs_are_dependent(groups):
+    fixed = np.random.default_rng(5)
+    centres, shares = 2 * fixed.normal(size=(groups, 16)) * (groups > 1), fixed.dirichlet(np.ones(groups))
+    fits = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        x = centres[rng.choice(groups, 384, p=shares)] + rng.normal(size=(384, 16))
+        fits.append(fit_tail(take_tail(x, fraction=0.01, pooled=True)))
+    centre = np.mean([fit.xi[0] for fit in fits])
+    covered = [low[0] <= centre <= high[0] for low, high in (fit.interval() for fit in fits)]
+    assert np.mean(covered) > 0.92
+
+
 def test_design_effect_grows_with_clusters():
     uniform = fit_tail(take_tail(np.random.default_rng(0).normal(size=(384, 16)), fraction=0.01, pooled=True))
     grouped = fit_tail(take_tail(clusters(0), fraction=0.01, pooled=True))
