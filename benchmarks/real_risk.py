@@ -29,7 +29,7 @@ from latentlink.risk import (
 )
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
-N, POOL, TEMPERATURE = 1000, 3000, 0.1
+N, POOL = 1000, 3000
 
 
 def main() -> None:
@@ -43,6 +43,7 @@ def main() -> None:
     result = {
         "encoders": encoders(arguments.folder),
         "gap_over_k": [gap(words, k, 32, seeds, steps) for k in SIZES],
+        "gap_over_k_warm": [gap(words, k, 32, seeds, steps, 0.5) for k in SIZES[::2]],
         "gap_over_dimension": [gap(words, 256, d, seeds, steps) for d in (4, 8, 16, 32, 64, 128)],
         "norms": norms(words),
         "self_normalised": self_normalised(arguments.folder),
@@ -98,12 +99,13 @@ def line(name: str, c: Certificate) -> dict[str, Any]:
     }
 
 
-def gap(words: Any, k: int, dimension: int, seeds: int, steps: int) -> dict[str, Any]:
+def gap(words: Any, k: int, dimension: int, seeds: int, steps: int, temperature: float = 0.1) -> dict[str, Any]:
     """Train linear heads on 1,000 tuples of k fixed negatives and test them on 1,000 others."""
-    runs = [one_run(words, k, dimension, seed, steps) for seed in range(seeds)]
+    runs = [one_run(words, k, dimension, seed, steps, temperature) for seed in range(seeds)]
     train, test = (np.array([run[i] for run in runs]) for i in (0, 1))
     bounds = [run[2] for run in runs]
     return {
+        "temperature": temperature,
         "k": k,
         "dimension": dimension,
         "train": round(float(train.mean()), 4),
@@ -117,7 +119,9 @@ def gap(words: Any, k: int, dimension: int, seeds: int, steps: int) -> dict[str,
     }
 
 
-def one_run(words: Any, k: int, dimension: int, seed: int, steps: int) -> tuple[float, float, Any]:
+def one_run(
+    words: Any, k: int, dimension: int, seed: int, steps: int, temperature: float
+) -> tuple[float, float, Any]:
     """Return the training and test risk less log(k + 1), and the combined bound of what was reached."""
     import torch
 
@@ -137,8 +141,8 @@ def one_run(words: Any, k: int, dimension: int, seed: int, steps: int) -> tuple[
         u = torch.nn.functional.normalize(first(x[pairs[which]]))
         v = torch.nn.functional.normalize(second(y[pairs[which]]))
         z = torch.nn.functional.normalize(second(y[pools[which]]))
-        negatives = (u @ z.T).gather(1, columns[which]) / TEMPERATURE  # (n, k)
-        positive = (u * v).sum(1, keepdim=True) / TEMPERATURE
+        negatives = (u @ z.T).gather(1, columns[which]) / temperature  # (n, k)
+        positive = (u * v).sum(1, keepdim=True) / temperature
         return (torch.cat([positive, negatives], 1).logsumexp(1) - positive[:, 0]).mean() - math.log(k + 1)
 
     for _ in range(steps):
@@ -154,7 +158,7 @@ def one_run(words: Any, k: int, dimension: int, seed: int, steps: int) -> tuple[
     radius = math.sqrt(sum(moves))
     slope = lipschitz_of_weights([first.weight], radius=radius, input_norm=1.0, least_norm=least).value
     count = first.weight.numel() + second.weight.numel()
-    return train, test, combined_bound(N, k, TEMPERATURE, n_parameters=count, radius=radius, lipschitz=slope)
+    return train, test, combined_bound(N, k, temperature, n_parameters=count, radius=radius, lipschitz=slope)
 
 
 def norms(words: Any) -> list[dict[str, float]]:
