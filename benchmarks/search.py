@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from latentlink.io import BATCH_ROWS
 from latentlink.search import Index, convert
+from latentlink.search.conversion import BATCH_ROWS
 from latentlink.spaces import RelativeSpace
 
 DIMENSION = 768
@@ -154,24 +154,64 @@ def retention(data: Path) -> None:
                 queries_old=own,
             )
             low, high = found.retention_interval
-            print(
-                f"{title} | {direction} | {found.native_recall:.3f} | {found.migrated_recall:.3f} | "
-                f"{found.retention:.3f} [{low:.3f}, {high:.3f}] | {found.ndcg_retention:.3f} | {found.overlap:.3f} | "
-                f"{found.encoder_overlap:.3f}",
-                flush=True,
-            )
+            cells = [title, direction, f"{found.native_recall:.3f}", f"{found.migrated_recall:.3f}"]
+            cells += [f"{found.retention:.3f} [{low:.3f}, {high:.3f}]", f"{found.ndcg_retention:.3f}"]
+            print(" | ".join([*cells, f"{found.overlap:.3f}", f"{found.encoder_overlap:.3f}"]), flush=True)
+
+
+def foreign(data: Path, batches: int = 200) -> None:
+    from latentlink import InvalidInput
+    from latentlink.search.gate import Gate
+
+    files = {}
+    for name in ["stsb_pool3000", "tatoeba_demo", "multi30k_test2016"]:
+        with np.load(data / f"{name}.npz", allow_pickle=False) as file:
+            files[name] = {key: file[key].astype(np.float32) for key in file if file[key].dtype.kind == "f"}
+    pool, tatoeba, captions = files.values()
+    rng = np.random.default_rng(0)
+
+    def refused(gate: Gate, x: np.ndarray, source: str) -> float:
+        count = 0
+        for _ in range(batches):
+            try:
+                gate.admit("queries", x[rng.choice(len(x), 32, replace=False)], source)
+            except InvalidInput:
+                count += 1
+        return count / batches
+
+    for name, x in pool.items():
+        other = "use" if name == "minilm" else "minilm"
+        gate = Gate(RelativeSpace(n_anchors=32).fit({n: pool[n][:2000] for n in [name, other]}), None)
+        held, d = x[2000:], x.shape[1]
+        turn = np.linalg.qr(rng.standard_normal((d, d)))[0].astype(np.float32)
+        sets = {
+            "home": held,
+            "permuted": held[:, rng.permutation(d)],
+            "signs": held * rng.choice([-1, 1], d).astype(np.float32),
+            "negated": -held,
+            "rotated": held @ turn,
+            "tatoeba": tatoeba.get(name),
+            "tatoeba de": tatoeba.get(f"{name}_de"),
+            "captions en": captions.get(f"{name}_en"),
+            "captions de": captions.get(f"{name}_de"),
+            "captions fr": captions.get(f"{name}_fr"),
+        }
+        if name in ("minilm", "e5"):
+            sets["the other of minilm and e5"] = pool["e5" if name == "minilm" else "minilm"][2000:]
+        shown = [f"{key} {refused(gate, y, name):.3f}" for key, y in sets.items() if y is not None]
+        print(f"{name} ({d}): {', '.join(shown)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=["convert", "memory", "engines", "retention"])
+    parser.add_argument("job", choices=["convert", "memory", "engines", "retention", "foreign"])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--data", type=Path)
     chosen = parser.parse_args()
-    if chosen.job == "retention":
+    if chosen.job in ("retention", "foreign"):
         if chosen.data is None:
-            sys.exit("retention needs --data, the folder with the embeddings.")
-        retention(chosen.data)
+            sys.exit(f"{chosen.job} needs --data, the folder with the embeddings.")
+        {"retention": retention, "foreign": foreign}[chosen.job](chosen.data)
     else:
         {"convert": convert_ratio, "memory": memory, "engines": engines}[chosen.job](chosen.rows)
 

@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
-from latentlink.io import BATCH_ROWS, open_vectors
+from latentlink.io import open_vectors
 from latentlink.moments import Moments, collect, merge
 from latentlink.scale.engines import run_tasks
-from latentlink.search.conversion import SHARD_ROWS, Conversion, Task, finished, plan_tasks, prepared
+from latentlink.search.conversion import (
+    BATCH_ROWS,
+    SHARD_ROWS,
+    Conversion,
+    Task,
+    finished,
+    plan_tasks,
+    prepared,
+)
 
 PathLike = str | os.PathLike[str]
 

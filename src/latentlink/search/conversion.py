@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from latentlink import _checks, _files
-from latentlink.io import BATCH_ROWS, HashingStream, arrow_writer, open_vectors
+from latentlink.io import HashingStream, arrow_writer, open_vectors
 from latentlink.search.gate import Space
 
 FORMAT = 1
-SHARD_ROWS = 8 * BATCH_ROWS
+# 4,096 x 768 float32 are 12 MiB: below malloc's 32 MiB limit, so blocks are used again and not mapped anew.
+BATCH_ROWS = 4096
+SHARD_ROWS = 32 * BATCH_ROWS
 
 
 @dataclass(frozen=True)
