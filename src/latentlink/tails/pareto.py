@@ -168,7 +168,8 @@ class TailFit:
     def summary(self, level: float = 0.95, *, n_resamples: int = 2000, seed: int = 0) -> TailSummary:
         """Summarise the fits over queries: medians with intervals from resampled queries.
 
-        Queries are taken as independent; those that share near candidates are not quite. Rows of NaN are left out. A pooled fit has one row; use `interval` for it.
+        Queries are taken as independent; those that share near candidates are not quite. Rows of NaN are left
+        out. A pooled fit has one row; use `interval` for it.
         """
         if self.tail.pooled:
             raise _checks.InvalidInput(
