@@ -330,3 +330,12 @@ def test_the_encoder_that_fits_is_named(rng):
         index.search(y[:32], source="minilm")
     with pytest.raises(InvalidInput, match="declared as 'minilm' but look like vectors of 'e5'"):
         index.add(y[:32], source="minilm", ids=np.arange(1000, 1032))
+
+
+def test_centred_vectors_are_not_taken_for_flipped_ones(rng):
+    hidden = rng.standard_normal((2000, 8))
+    x, y = hidden @ rng.standard_normal((8, 12)), hidden @ rng.standard_normal((8, 16))
+    space = RelativeSpace(n_anchors=8).fit({"old": x[:1000], "new": y[:1000]})
+    index = Index.build(x[:50], space=space, source="old")
+    for _ in range(50):
+        index.search(y[rng.choice(1000, 32) + 1000], source="new", k=1)

@@ -96,7 +96,9 @@ class Gate:
         space: Any = self.space
         rows = np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)
         found = doctor(space, x[rows], source=owner)
-        flipped = found.verdict == "sign-flipped"
+        # Centred vectors look the same upside down: only a mean that is clearly on the other side tells.
+        here, there = (found.details[f"{story} (shift of the mean)"] for story in ("same", "sign-flipped"))
+        flipped = found.verdict == "sign-flipped" and here > 4 * max(there, 1 / len(rows))
         if not flipped and (found.verdict == "same" or found.foreign_share < _STRANGE):
             return
         fits = [
