@@ -1,4 +1,7 @@
-"""The README's and the docs' Python is run; their links lead somewhere."""
+"""The README's and the docs' Python is run; their links lead somewhere.
+
+A block marked ``python`` stands alone and runs; one marked ``py`` is a sketch that needs a reader's own arrays.
+"""
 
 import re
 from pathlib import Path

@@ -47,6 +47,7 @@ def test_the_same_seed_gives_the_same_encoder():
 
 
 @pytest.mark.medium
+@pytest.mark.timeout(900)
 def test_the_main_job_holds_its_figures(tmp_path, capsys):
     """The whole demo, as a user runs it."""
     pytest.importorskip("torch")
@@ -80,6 +81,7 @@ main(["demo", "--json", "--quiet", "--out", "OUT"])
 
 
 @pytest.mark.medium
+@pytest.mark.timeout(900)
 def test_without_torch_the_rest_runs_and_what_is_left_out_is_said(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH.replace("OUT", str(tmp_path))],

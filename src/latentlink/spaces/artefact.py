@@ -66,10 +66,30 @@ def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
 def load_space(folder: str | os.PathLike[str]) -> RelativeSpace:
     """Read a space that `RelativeSpace.save` wrote, checking the SHA-256 of its arrays.
 
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    RelativeSpace
+
     Raises
     ------
     InvalidInput
         A file was altered or the format is newer than this library.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from latentlink.spaces import RelativeSpace
+    >>> x = np.random.default_rng(0).normal(size=(100, 4))
+    >>> space = RelativeSpace(n_anchors=3).fit({"old": x, "new": x[:, ::-1]})
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     space.save(f"{parent}/space")
+    ...     load_space(f"{parent}/space").names
+    ('old', 'new')
     """
     from safetensors.numpy import load_file
 
