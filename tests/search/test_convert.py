@@ -52,6 +52,7 @@ def test_rows_and_ids_arrive(corpus, tmp_path):
     assert read_conversion(tmp_path / "out") == done
 
 
+@pytest.mark.medium
 def test_workers_and_reruns_write_the_same_bytes(corpus, tmp_path):
     run(corpus, tmp_path / "one")
     before = contents(tmp_path / "one")

@@ -96,9 +96,11 @@ class Gate:
         space: Any = self.space
         rows = np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)
         found = doctor(space, x[rows], source=owner)
-        # Centred vectors look the same upside down: only a mean that is clearly on the other side tells.
-        here, there = (found.details[f"{story} (shift of the mean)"] for story in ("same", "sign-flipped"))
-        flipped = found.verdict == "sign-flipped" and here > 4 * max(there, 1 / len(rows))
+        # Negated vectors betray themselves by their mean alone, if the encoder's is clearly not 0: the projection
+        # on it has standard deviation 1 / sqrt(n) in whitened units. Centred vectors look the same upside down.
+        profile = space.encoders_[owner].profile
+        offset = float(np.linalg.norm(profile.mean @ profile.whitening))
+        flipped = found.verdict == "sign-flipped" and offset > 4 / np.sqrt(min(len(rows), 32))
         if not flipped and (found.verdict == "same" or found.foreign_share < _STRANGE):
             return
         fits = [
