@@ -36,7 +36,7 @@ bench: .venv/.peers ## every benchmark, with its peers, in JSON
 	@for script in $(wildcard benchmarks/bench_*.py); do $(BIN)/python $$script --json || exit 1; done
 
 docs: .venv/.docs ## the documentation site, into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what make made
 	rm -rf .venv site
