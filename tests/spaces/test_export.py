@@ -60,7 +60,7 @@ def test_sql_holds_every_column(fitted):
         "CREATE TABLE latentlink_map_columns (place int PRIMARY KEY, weights vector(7)"
     )
     assert len(statements) == 1 + 5 + 1
-    with pytest.raises(InvalidInput, match="function is 'a; drop'; needs a plain SQL name."):
+    with pytest.raises(InvalidInput, match=r"function is 'a; drop'; needs a plain SQL name."):
         next(export.to_sql(space, source="a", function="a; drop"))
 
 
