@@ -177,4 +177,6 @@ def proportion_interval(hits: Any, *, level: float = 0.95) -> Interval:
     z = NormalDist().inv_cdf((1 + level) / 2)
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * float(np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))) / (1 + z * z / n)
-    return Interval(max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)))  # p itself, rounding aside
+    return Interval(
+        max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half))
+    )  # p itself, rounding aside

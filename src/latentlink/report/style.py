@@ -13,7 +13,7 @@ _RC = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelsize": 9,
-    "axes.prop_cycle": "cycler('color', %r)" % (list(COLOURS),),
+    "axes.prop_cycle": f"cycler('color', {list(COLOURS)!r})",
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
