@@ -9,8 +9,9 @@ Importing latentlink loads NumPy and nothing heavier: every name is imported whe
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink._checks import InvalidInput, InvalidType, MissingExtra
@@ -67,17 +68,16 @@ __all__ = [
 ]
 
 
+_find, _names = lazy(__name__, _HOMES)
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("latentlink")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return _find(name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_names(), "__version__"]

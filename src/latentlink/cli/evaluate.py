@@ -131,7 +131,7 @@ def _features(path: Path, data: str | None) -> tuple[Any, Any]:
         return encoder.encode(images), images.labels
     if path.suffix != ".npz":
         raise _checks.InvalidInput(f"{path} is no .npz file; needs one with arrays vectors and labels.")
-    from latentlink.io._numpy import read_npz
+    from latentlink.io import read_npz
 
     arrays = read_npz(path)
     if "labels" not in arrays:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.demo.job import DemoResult, run_demo
 
 __all__ = ["DemoResult", "run_demo"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'latentlink.demo' has no attribute {name!r}")
-    from latentlink.demo import job
-
-    return getattr(job, name)
+__getattr__, __dir__ = lazy(__name__, dict.fromkeys(__all__, "job"))

@@ -5,8 +5,9 @@ No function here uses the test set for a choice: what has to be chosen is chosen
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.evaluate.neighbours import knn_accuracy, neighbour_recall
@@ -37,14 +38,4 @@ __all__ = [
     "sts_spearman",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink.evaluate' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.evaluate.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

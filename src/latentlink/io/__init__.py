@@ -3,6 +3,7 @@
 `open_vectors` reads a header and gives batches, `read_vectors` loads a whole file, `write_vectors` writes one.
 """
 
+from latentlink.io._numpy import read_npz
 from latentlink.io.sink import HashingStream, arrow_writer, write_vectors
 from latentlink.io.source import BATCH_ROWS, SUFFIXES, Batch, VectorFile, open_vectors, read_vectors
 
@@ -14,6 +15,7 @@ __all__ = [
     "VectorFile",
     "arrow_writer",
     "open_vectors",
+    "read_npz",
     "read_vectors",
     "write_vectors",
 ]

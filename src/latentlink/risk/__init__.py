@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.risk.bounds import ContinuityBound, continuity_bound, loss_range, weight_cap
@@ -146,14 +147,4 @@ __all__ = [
     "weight_cap",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink.risk' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.risk.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.search.conversion import Conversion, convert, read_conversion
@@ -18,10 +19,4 @@ _HOMES = {
 
 __all__ = ["Conversion", "Index", "convert", "read_conversion"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink.search' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.search.{_HOMES[name]}"), name)
-    globals()[name] = value  # a function shadows the module of its name
-    return value
+__getattr__, __dir__ = lazy(__name__, _HOMES)

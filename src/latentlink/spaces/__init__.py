@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.spaces.artefact import load_space
@@ -62,14 +63,4 @@ __all__ = [
     "measure_stitch",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink.spaces' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.spaces.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -5,8 +5,9 @@ A recipe is one readable file; its settings are a dataclass that is saved beside
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.train.encoder import ImageEncoder, load_image_encoder
@@ -43,14 +44,4 @@ __all__ = [
     "train_text",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'latentlink.train' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"latentlink.train.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from latentlink import _checks
-from latentlink.io._numpy import read_npz
+from latentlink.io import read_npz
 
 _SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".webp"}
 
