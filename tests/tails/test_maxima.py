@@ -7,7 +7,7 @@ import pytest
 from tests.tails.test_pareto import column
 
 from latentlink import InvalidInput
-from latentlink.tails import fit_maxima, fit_tail, maxima_by_size, take_tail
+from latentlink.tails import fit_maxima, fit_tail, maxima_by_size, take_tail, xi_from_scipy
 
 ORACLES = ["portpirie", "fremantle", "glass", "glass_minima", "venice", "oxford"]
 
@@ -66,3 +66,31 @@ def test_refusals():
     with pytest.raises(InvalidInput) as caught:
         maxima_by_size(np.random.default_rng(0).normal(size=(20, 3)), (64,))
     assert str(caught.value) == "sizes are all above the 19 candidates; needs smaller ones."
+
+
+@pytest.mark.parametrize("xi", [-0.4, -0.1, 0.2])
+def test_signs_to_and_from_scipy(xi):
+    """A law made in SciPy and turned into xi has its end where our sign says."""
+    from scipy import stats
+
+    for law, shape in [("genpareto", xi), ("genextreme", -xi)]:
+        high = getattr(stats, law)(shape).support()[1]
+        assert np.isfinite(high) == (xi_from_scipy(law, shape) < 0)
+    draws = stats.weibull_max(2.5).rvs(4000, random_state=0)
+    np.testing.assert_allclose(fit_maxima(draws).xi, xi_from_scipy("weibull_max", 2.5), atol=0.03)
+
+
+def test_a_fit_of_scipy_is_ours():
+    from scipy import stats
+
+    x = stats.genextreme(0.3).rvs(800, random_state=3)
+    np.testing.assert_allclose(
+        fit_maxima(x).xi, xi_from_scipy("genextreme", stats.genextreme.fit(x)[0]), atol=1e-3
+    )
+
+
+def test_an_unknown_law_is_named():
+    with pytest.raises(
+        InvalidInput, match="law is 'gumbel'; needs one of 'genpareto', 'genextreme', 'weibull_max'"
+    ):
+        xi_from_scipy("gumbel", 0.0)

@@ -4,7 +4,7 @@ from latentlink.tails.choice import LinkChoice, choose_link
 from latentlink.tails.diagnosis import Diagnosis, diagnose
 from latentlink.tails.evidence import Evidence, weigh
 from latentlink.tails.goodness import Goodness, ThresholdChoice, choose_threshold, forward_stop, goodness
-from latentlink.tails.maxima import MaximaFit, fit_maxima, maxima_by_size
+from latentlink.tails.maxima import MaximaFit, fit_maxima, maxima_by_size, xi_from_scipy
 from latentlink.tails.pareto import TailFit, TailSummary, fit_tail
 from latentlink.tails.sample import Tail, take_tail
 from latentlink.tails.verdicts import EndpointTest, Verdict, endpoint_test, judge
@@ -37,4 +37,5 @@ __all__ = [
     "take_tail",
     "view_choices",
     "weigh",
+    "xi_from_scipy",
 ]

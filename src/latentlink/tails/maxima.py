@@ -261,3 +261,30 @@ def _covariance(z: FloatArray, mu: float, sigma: float, xi: float) -> FloatArray
     if not np.isfinite(information).all() or np.linalg.eigvalsh(information).min() <= 0:
         return np.full((3, 3), np.nan)
     return np.asarray(np.linalg.inv(information))
+
+
+def xi_from_scipy(law: str, c: Any) -> Any:
+    """Turn the shape of one of SciPy's laws into xi, negative where the tail ends.
+
+    Parameters
+    ----------
+    law : {"genpareto", "genextreme", "weibull_max"}
+        SciPy's name. Its genpareto has our sign, its genextreme the opposite one, and its weibull_max, the law
+        of maxima under an end, has beta = −1 / xi for a shape.
+    c : float or array
+        The shape, as SciPy's `fit` returns it first.
+
+    Returns
+    -------
+    float or array
+        In the kind of `c`.
+
+    Examples
+    --------
+    >>> xi_from_scipy("genextreme", 0.25)
+    -0.25
+    """
+    _checks.one_of("law", law, ["genpareto", "genextreme", "weibull_max"])
+    if law == "weibull_max":
+        return -1 / c
+    return c if law == "genpareto" else -c
