@@ -6,6 +6,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 NOT_SLOW := not (stats or peers or stores or ray or training)
 SLOW_JOBS := stats peers stores ray training
 SLOW_SECONDS ?= 900
+BENCHES := loss tails risk spaces noise_floor training_overhead
 
 .PHONY: help demo test check test-slow bench docs clean
 
@@ -32,8 +33,8 @@ test-slow: .venv/.peers ## long simulations, peers, databases, Ray, training: on
 	  if [ $$code -ne 0 ]; then echo "test-slow: the job '$$job' failed first (exit $$code)" >&2; exit 1; fi; \
 	done
 
-bench: .venv/.peers ## every benchmark, with its peers, in JSON
-	@for script in $(wildcard benchmarks/bench_*.py); do $(BIN)/python $$script --json || exit 1; done
+bench: .venv/.peers ## every benchmark that needs no data folder, beside its peers; hours on two cores
+	@for name in $(BENCHES); do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 docs: .venv/.docs ## the documentation site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

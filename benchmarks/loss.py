@@ -134,7 +134,9 @@ def plot(rows: list[dict], path: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", help="write the rows there")
+    parser.add_argument(
+        "--json", nargs="?", const="", help="write the rows to this file; they are printed anyway"
+    )
     parser.add_argument("--plot", help="draw them there, as SVG")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--largest", type=int, default=8192)
