@@ -6,19 +6,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.released_loss import CASES, tolerance, views
 
 from latentlink.losses import NTXentLoss, WEINCELoss
 
-CASES = [
-    "tiny_N2_d3",
-    "tiny_N3_d4",
-    "gauss_N8_d4",
-    "gauss_N64_d16",
-    "cluster_N32_d8",
-    "neardup_N32_d8",
-    "exactdup_N16_d8",
-    "trig_N256_d64",
-]
 ALT = {"margin": 6.0, "gap_sharpness": 20.0, "evidence_sharpness": 0.5}
 LOSSES = {
     "pl": lambda tau: NTXentLoss(tau, reduction="none"),
@@ -32,20 +23,6 @@ LOSSES = {
 @pytest.fixture(scope="module")
 def oracle(oracles):
     return json.loads((oracles / "weince_oracle.json").read_text())
-
-
-def views(oracle, case):
-    if case == "trig_N256_d64":
-        i, k = np.arange(1, 257)[:, None], np.arange(1, 65)[None, :]
-        z0 = np.sin(0.37 * i * k) + 0.5 * np.cos(0.11 * (i % 7) * k)
-        z1 = z0 + 0.3 * np.cos(0.53 * i * k + 0.2 * k)
-    else:
-        z0, z1 = np.array(oracle[case]["z1"]), np.array(oracle[case]["z2"])
-    return torch.as_tensor(z0).requires_grad_(), torch.as_tensor(z1).requires_grad_()
-
-
-def tolerance(case):  # 1 − s of the reference cancels on duplicates
-    return 1e-6 if case in ("neardup_N32_d8", "exactdup_N16_d8") else 1e-9
 
 
 @pytest.mark.parametrize("tau", [0.5, 0.1])

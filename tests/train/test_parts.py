@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests import released_loss  # noqa: E402
+
 from latentlink import InvalidInput  # noqa: E402
 from latentlink.losses import InfoNCELoss, NTXentLoss, WEINCELoss  # noqa: E402
 from latentlink.train import Collapsed, ImageSettings, TailMonitor, TextSettings, load_settings  # noqa: E402
@@ -217,6 +219,21 @@ def test_the_script_has_the_value_of_the_released_code(oracles, case, temperatur
     loss = ScriptLoss(temperature).train()
     assert float(loss(z0, z1)) == pytest.approx(expected["loss"], rel=2e-5)
     assert float(loss.exponent) == pytest.approx(expected["beta_t"], rel=1e-4)
+
+
+@pytest.mark.parametrize("case", released_loss.CASES)
+@pytest.mark.parametrize("temperature", [0.5, 0.1])
+def test_the_script_in_float64_to_the_digits_of_the_released_code(oracles, case, temperature):
+    oracle = json.loads((oracles / "weince_oracle.json").read_text())
+    z0, z1 = released_loss.views(oracle, case)
+    expected = oracle[case]["loss"][f"tau={temperature}"]["tl_slurm"]
+    loss = ScriptLoss(temperature).double().train()  # a first call: the exponent starts from 4.0
+    value = loss(z0, z1)
+    value.backward()
+    close = {"rel": released_loss.tolerance(case), "abs": 0.0}
+    assert float(value.detach()) == pytest.approx(expected["loss"], **close)
+    assert float(torch.cat([z0.grad, z1.grad]).norm()) == pytest.approx(expected["grad_norm"], **close)
+    assert float(loss.exponent) == pytest.approx(expected["beta_t"], **close)
 
 
 def test_the_script_keeps_its_exponent_with_its_weights():

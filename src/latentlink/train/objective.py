@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from latentlink import _checks
 from latentlink.losses import InfoNCELoss, NTXentLoss, WEINCELoss
+from latentlink.losses._inputs import computing_type
 from latentlink.train.settings import Settings
 
 # Of the script: hardest candidates of both extra losses, their weight, and the bounds of the pooled exponent.
@@ -77,7 +78,8 @@ class ScriptLoss(nn.Module):
 
     def forward(self, z0: Tensor, z1: Tensor) -> Tensor:
         """Compute the loss: (n, d), (n, d) → scalar."""
-        u = torch.nn.functional.normalize(torch.cat([z0, z1]).float(), dim=1)  # (2n, d)
+        dtype = computing_type(z0, z1)
+        u = torch.nn.functional.normalize(torch.cat([z0, z1]).to(dtype), dim=1)  # (2n, d)
         s = u @ u.T
         n = z0.shape[0]
         rows = torch.arange(2 * n, device=s.device)
@@ -105,7 +107,7 @@ class ScriptLoss(nn.Module):
         if k < 10:
             return
         x = (1 - known.topk(k).values).clamp(min=1e-6).log()  # ascending shortfalls
-        y = (torch.arange(1, k + 1, device=x.device) / (k + 1)).log()
+        y = (torch.arange(1, k + 1, device=x.device, dtype=x.dtype) / (k + 1)).log()
         first = max(1, k // 20)
         x, y = x[first:] - x[first:].mean(), y[first:] - y[first:].mean()
         slope = (x @ y) / (x @ x).clamp(min=1e-12)
