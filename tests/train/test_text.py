@@ -189,3 +189,13 @@ def test_mistakes_are_named(tmp_path):
         load_columns(tmp_path / "t.pdf", ["a"])
     with pytest.raises(InvalidInput, match=r"^chunk_size is 8; text recipes encode a batch in one piece\."):
         TextSettings(chunk_size=8)
+
+
+def test_the_vocabulary_is_the_same_at_each_call():
+    """The library's own trainer differs from call to call, which no seed can mend."""
+    from latentlink.train.text import _vocabulary
+
+    one, two = (_vocabulary(["The cats sat.", "the cats sat", *sentences(40)]) for _ in range(2))
+    assert one == two
+    assert {"cats", "sat", "##s", "[MASK]"} <= set(one)
+    assert sorted(one.values()) == list(range(len(one)))

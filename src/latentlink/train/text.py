@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ _st = _checks.need("sentence_transformers", extra="text", job="train_text")
 _checks.need("datasets", extra="text", job="train_text")
 _transformers = _checks.need("transformers", extra="text", job="train_text")
 
-# Of "scratch": 4 layers of width 128 and at most 8,000 word pieces, 2 million weights.
+# Of "scratch": 4 layers of width 128 and at most 8,000 words and characters, 2 million weights.
 _SCRATCH = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
 _VOCABULARY = 8000
 
@@ -268,14 +269,13 @@ def _model(settings: TextSettings, texts: list[str]) -> Any:
 
 
 def _scratch(texts: list[str], max_length: int) -> Any:
-    """Build a small transformer with random weights and a vocabulary of word pieces made of the texts."""
+    """Build a small transformer with random weights and a vocabulary made of the texts."""
     import tempfile
 
     from sentence_transformers.sentence_transformer import modules as models
     from tokenizers import BertWordPieceTokenizer
 
-    pieces = BertWordPieceTokenizer()
-    pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, min_frequency=2, show_progress=False)
+    pieces = BertWordPieceTokenizer(vocab=_vocabulary(texts))
     tokenizer = _transformers.BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=max_length)
     config = _transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=max_length, **_SCRATCH)
     with tempfile.TemporaryDirectory() as folder:
@@ -284,6 +284,26 @@ def _scratch(texts: list[str], max_length: int) -> Any:
         transformer = models.Transformer(folder, max_seq_length=max_length)
         pooling = models.Pooling(config.hidden_size, "mean")
         return _st.SentenceTransformer(modules=[transformer, pooling])
+
+
+def _vocabulary(texts: list[str]) -> dict[str, int]:
+    """Make a numbered vocabulary of all characters and the most frequent words of the texts.
+
+    The library's own trainer of word pieces gives another vocabulary at each call, so that neither a resumed run
+    nor a second run with the same seed would be the same run.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    plain = BertWordPieceTokenizer()
+    words: Counter[str] = Counter()
+    for text in texts:
+        split = plain.pre_tokenizer.pre_tokenize_str(plain.normalizer.normalize_str(text))
+        words.update(word for word, _ in split)
+    characters = sorted(set("".join(words)))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters)]
+    frequent = sorted((-count, word) for word, count in words.items() if count > 1 and len(word) > 1)
+    pieces += [word for _, word in frequent[: max(0, _VOCABULARY - len(pieces))]]
+    return {piece: number for number, piece in enumerate(pieces)}
 
 
 @contextmanager
