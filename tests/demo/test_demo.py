@@ -60,8 +60,10 @@ def test_the_main_job_holds_its_figures(tmp_path, capsys):
     assert found["param_strong_mean_recall_at_1"] >= 0.95
     assert found["german_to_english_recall_at_1"] >= 0.88
     assert found["shuffled_recall_at_1"] <= 0.01
-    for low, high in (tail["xi_interval"] for tail in found["diagnose"]["tails"].values()):
-        assert low < high < 0
+    for tail in found["diagnose"]["tails"].values():
+        low, high = tail["xi_end_at_1_interval"]
+        assert low < tail["xi_end_at_1"] < high < 0
+        assert tail["xi_interval"][0] < tail["xi"] < tail["xi_interval"][1]
     assert set(found["train"]) == {"k-NN", "linear probe"}
     assert "4/5 searching" in output.err
     html = (tmp_path / "out" / "report.html").read_text()

@@ -21,7 +21,7 @@ def tails(fits: Mapping[str, Any]) -> Any:
         xi = np.sort(np.asarray(fit.xi)[np.isfinite(fit.xi)])
         axes.plot(xi, np.arange(1, xi.size + 1) / xi.size, color=colour, label=name)
     axes.axvline(0, color="0.4", linewidth=0.8, linestyle=":")
-    axes.set(xlabel="xi of a query (below 0: bounded)", ylabel="share of queries at or below")
+    axes.set(xlabel="xi of a query, end free (below 0: the tail ends)", ylabel="share of queries at or below")
     axes.legend(frameon=False)
     return drawing
 
