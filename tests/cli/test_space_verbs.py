@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import typer
 
+from latentlink import RelativeSpace, load_space
 from latentlink.cli import _frame
 from latentlink.io import read_vectors
 
@@ -42,6 +43,23 @@ def space(run, files, tmp_path):
     assert code == 0
     assert json.loads(out)["encoders"]["old"] == {"dimension": 10, "matched": 300, "of": 300}
     return tmp_path / "space"
+
+
+@pytest.mark.parametrize(("given", "amount"), [("0.25", 0.25), ("0", 0.0), ("auto", "auto")])
+def test_shrinkage_reaches_the_space(run, files, tmp_path, given, amount):
+    named = [f"{n}={p}" for n, p in files.items()]
+    assert run("align", tmp_path / "s", *named, "--n-anchors", 6, "--shrinkage", given)[0] == 0
+    plain = RelativeSpace(6, shrinkage=amount).fit({n: np.load(p) for n, p in files.items()})
+    assert load_space(tmp_path / "s").fingerprint("new") == plain.fingerprint("new")
+
+
+@pytest.mark.parametrize("given", ["1.5", "-0.1", "nan", "some"])
+def test_a_wrong_shrinkage_is_one_line(run, files, tmp_path, given):
+    named = [f"{n}={p}" for n, p in files.items()]
+    code, _, err = run("align", tmp_path / "s", *named, f"--shrinkage={given}")
+    message = f"latentlink: shrinkage is {given!r}; needs 'auto' or a number in [0, 1].\n"
+    assert (code, err) == (2, message)
+    assert not (tmp_path / "s").exists()
 
 
 def test_encode_and_translate(run, files, space, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,9 @@ def align(
         str, typer.Option("--similarity", help="wip, whitened, centred, cosine or mahalanobis.")
     ] = "wip",
     normalisation: Annotated[str, typer.Option("--normalisation", help="none, gram, zscore or l2.")] = "none",
+    shrinkage: Annotated[
+        str, typer.Option("--shrinkage", help="Of the covariance: auto, or a number from 0 to 1.")
+    ] = "auto",
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Read files once in bounded memory; anchors from a sample.")
     ] = False,
@@ -32,7 +36,8 @@ def align(
     """Fit a shared space and save it."""
     from latentlink.spaces import RelativeSpace, fit_files
 
-    fitted = RelativeSpace(n_anchors, anchors, similarity, normalisation, seed=seed)
+    amount = shrinkage_of(shrinkage)
+    fitted = RelativeSpace(n_anchors, anchors, similarity, normalisation, amount, seed=seed)
     named = pairs_of(files)
     if streaming:
         fit_files(fitted, {name: [path] for name, path in named.items()})
@@ -57,6 +62,19 @@ def align(
     for name, (matched, given) in fitted.matched_.items():
         lines.append(f"{name}: {fitted.dimension(name)} dimensions, {matched} of {given} rows matched")
     emit("\n".join(lines), record, as_json=json)
+
+
+def shrinkage_of(value: str) -> str | float:
+    """Read "auto" or a number in [0, 1]."""
+    if value == "auto":
+        return value
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = math.nan
+    if not 0 <= amount <= 1:
+        raise InvalidInput(f"shrinkage is {value!r}; needs 'auto' or a number in [0, 1].")
+    return amount
 
 
 def pairs_of(files: list[str]) -> dict[str, Path]:
