@@ -72,3 +72,27 @@ def test_a_gate_that_does_not_pass_exits_with_1(folder, capsys, rng):
     code, output = run(capsys, "migrate", "gate", "m")
     assert code == 1
     assert "is below 0.95; the gate stays shut." in output.err
+
+
+def test_a_certified_gate_passes_or_exits_with_1(folder, capsys, rng):
+    begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(capsys, *begin)[0] == 0
+    assert run(capsys, "migrate", "shadow", "m")[0] == 0  # held-out items find themselves: no trust in that
+    assert run(capsys, "migrate", "gate", "m")[0] == 0
+    code, output = run(capsys, "migrate", "gate", "m", "--certified", "100")
+    assert code == 1
+    assert "verdict raise the temperature" in output.err
+    with np.load("new.npz") as file:
+        np.save("queries.npy", file["vectors"][:50] + 2 * rng.standard_normal((50, 16)))
+    np.save("relevant.npy", np.arange(50))
+    real = ["--queries", "queries.npy", "--relevant", "relevant.npy"]
+    real += ["--corpus-old", "old.npz", "--corpus-new", "new.npz"]
+    code, output = run(capsys, "migrate", "shadow", "m", *real, "--json")
+    found = json.loads(output.out)
+    high = found["cross_entropy_high"]
+    code, output = run(capsys, "migrate", "gate", "m", "--retention", "0.8", "--certified", str(high + 0.01))
+    assert code == 0
+    assert "verdict trust, cross-entropy at most" in output.out
+    code, output = run(capsys, "migrate", "gate", "m", "--retention", "0.8", "--certified", str(high - 0.01))
+    assert code == 1
+    assert "needs trust and less than" in output.err

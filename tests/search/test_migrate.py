@@ -140,3 +140,27 @@ def test_uncertainty_finds_what_the_map_has_not_seen(world, rng):
 def test_thresholds_that_tell_nothing_are_refused():
     with pytest.raises(InvalidInput, match=r"threshold is 2.0, which none of the 5 pairs pass; needs some"):
         migrate.recalibrate(np.arange(5) / 5, np.arange(5) / 5, 2.0)
+
+
+def test_a_certified_gate_asks_for_trust_and_a_bound(world, tmp_path, rng):
+    state, found = migrate.run_shadow(begin(world, tmp_path / "m"), **evidence(world))
+    assert found.verdict == "trust"
+    assert found.cross_entropy < found.cross_entropy_high
+    state, passed = migrate.gate(state, certified=found.cross_entropy_high + 0.01)
+    assert passed
+    assert state.last("gate")["verdict"] == "trust"
+    state, passed = migrate.gate(state, certified=found.cross_entropy_high - 0.01)
+    assert not passed
+    worse = {**evidence(world), "corpus_old": world[0] + 2 * rng.standard_normal((600, 12))}
+    state, found = migrate.run_shadow(state, **worse)
+    assert found.verdict == "trust"
+    state, passed = migrate.gate(state, certified=100.0)
+    assert not passed  # the certificate does not replace retention
+    few = {**evidence(world), "relevant": np.arange(500, 510)}
+    few |= {side: few[side][:10] for side in ("queries_new", "queries_old")}
+    state, found = migrate.run_shadow(state, **few)
+    assert found.verdict == "none"
+    state, passed = migrate.gate(state, certified=100.0)
+    assert not passed  # no certificate is not a good one
+    with pytest.raises(InvalidInput, match="certified is nan"):
+        migrate.gate(state, certified=float("nan"))

@@ -114,16 +114,29 @@ def gate(
     folder: Folder,
     retention: Annotated[float, typer.Option("--retention", help="Share of recall to keep.")] = 0.95,
     certain: Annotated[bool, typer.Option("--certain", help="Ask it of the interval's lower end.")] = False,
+    certified: Annotated[
+        float | None,
+        typer.Option(
+            "--certified", help='Ask for verdict "trust" too, and a cross-entropy certainly below this (nats).'
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Exit with 1 when the last shadow evaluation keeps less than the asked retention."""
+    """Exit with 1 when the last shadow evaluation keeps less than the asked retention, or is not certified."""
     from latentlink.search import migrate as jobs
 
-    state, passed = jobs.gate(jobs.open_migration(folder), retention=retention, certain=certain)
+    state, passed = jobs.gate(
+        jobs.open_migration(folder), retention=retention, certain=certain, certified=certified
+    )
     event = dict(state.events[-1])
-    if not passed:
+    if event["retention"] is None or event["retention"] < retention:
         raise CheckFailed(f"retention {event['retention']} is below {retention}; the gate stays shut.")
-    emit(f"retention {event['retention']} is at least {retention}: passed", event, as_json=json)
+    seen = f"retention {event['retention']} is at least {retention}"
+    if certified is not None:
+        seen += f"; verdict {event['verdict']}, cross-entropy at most {event['cross_entropy_high']}"
+    if not passed:
+        raise CheckFailed(f"{seen}: needs trust and less than {certified}; the gate stays shut.")
+    emit(f"{seen}: passed", event, as_json=json)
 
 
 @migrate.command()

@@ -187,11 +187,15 @@ def run_shadow(
         low=round(low, 4),
         real_queries=real,
         queries=found.n_queries,
+        verdict=found.verdict,
+        cross_entropy_high=round(found.cross_entropy_high, 4),
     )
     return state, found
 
 
-def gate(migration: Migration, *, retention: float = 0.95, certain: bool = False) -> tuple[Migration, bool]:
+def gate(
+    migration: Migration, *, retention: float = 0.95, certain: bool = False, certified: float | None = None
+) -> tuple[Migration, bool]:
     """Decide whether the last shadow evaluation keeps the asked retention of recall.
 
     Parameters
@@ -201,6 +205,9 @@ def gate(migration: Migration, *, retention: float = 0.95, certain: bool = False
         In (0, 1].
     certain : bool
         Ask it of the lower end of the 95 % interval, not of the estimate.
+    certified : float, optional
+        Ask as well that the certificate of the migrated space has verdict "trust" and the upper end of its
+        cross-entropy's interval is below this many nats. Chance is about 0.
     """
     asked = _checks.number("retention", retention, low=0, high=1, open_low=True)
     event = migration.last("shadow")
@@ -208,7 +215,12 @@ def gate(migration: Migration, *, retention: float = 0.95, certain: bool = False
         raise _checks.InvalidInput("there is no shadow evaluation yet; run `migrate shadow` first.")
     value = event["low"] if certain else event["retention"]
     passed = bool(value is not None and value >= asked)
-    return _record(migration, "gate", passed=passed, retention=value, asked=asked), passed
+    detail: dict[str, Any] = {"retention": value, "asked": asked}
+    if certified is not None:
+        bound, high = _checks.number("certified", certified), event.get("cross_entropy_high")
+        passed = passed and event.get("verdict") == "trust" and high is not None and high < bound
+        detail |= {"verdict": event.get("verdict"), "cross_entropy_high": high, "asked_below": bound}
+    return _record(migration, "gate", passed=passed, **detail), passed
 
 
 def cut_over(migration: Migration, *, force: bool = False) -> Migration:

@@ -41,9 +41,11 @@ class Shadow:
         Of the old encoder's own search; NaN likewise.
     tenants : dict of str to (int, float, Interval)
         Queries, retention and its interval of each tenant.
-    cross_entropy, recall_at_1 : float
-        Of `certify` on the migrated space at temperature 0.1: how well the *new* search will do. NaN with
-        fewer than 20 queries.
+    cross_entropy, cross_entropy_high, recall_at_1 : float
+        Of `certify` on the migrated space at temperature 0.1: how well the *new* search will do, with the upper
+        end of the 95 % interval. NaN with fewer than 20 queries.
+    verdict : str
+        Of the same certificate: "trust" or why not. "none" with fewer than 20 queries.
     """
 
     direction: str
@@ -63,7 +65,9 @@ class Shadow:
     old_recall: float
     tenants: dict[str, tuple[int, float, Interval]]
     cross_entropy: float
+    cross_entropy_high: float
     recall_at_1: float
+    verdict: str
 
     def __str__(self) -> str:
         low, high = self.retention_interval
@@ -75,7 +79,8 @@ class Shadow:
             f"nDCG@{self.k}         new encoder {self.native_ndcg:.3f}, migrated {self.migrated_ndcg:.3f}, "
             f"retention {self.ndcg_retention:.3f} [{self.ndcg_interval.low:.3f}, {self.ndcg_interval.high:.3f}]",
             f"same neighbours {self.overlap:.3f}; the two encoders themselves share {self.encoder_overlap:.3f}",
-            f"certified       cross-entropy {self.cross_entropy:+.3f} nats, recall@1 {self.recall_at_1:.3f}",
+            f"certified       cross-entropy {self.cross_entropy:+.3f} nats (at most "
+            f"{self.cross_entropy_high:+.3f}), recall@1 {self.recall_at_1:.3f}, verdict {self.verdict}",
         ]
         lines += [
             f"  {name}: {value:.3f} [{span.low:.3f}, {span.high:.3f}] ({count} queries)"
@@ -142,7 +147,7 @@ def shadow(
     for name in np.unique(names):
         mine = pairs[names == name]
         split[str(name)] = (len(mine), _ratio(mine), bootstrap_interval(mine, statistic=_ratio))
-    entropy, first = _certified(sides, rows)
+    certificate = _certified(sides, rows)
     return Shadow(
         direction=direction,
         k=k,
@@ -160,8 +165,7 @@ def shadow(
         encoder_overlap=float("nan") if own is None else _overlap(own.found, native.found),
         old_recall=float("nan") if own is None else float(own.hits.mean()),
         tenants=split,
-        cross_entropy=entropy,
-        recall_at_1=first,
+        **certificate,
     )
 
 
@@ -286,11 +290,12 @@ def _overlap(a: FloatArray, b: FloatArray) -> float:
     return float((a[:, :, None] == b[:, None, :]).any(axis=2).mean())
 
 
-def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray) -> tuple[float, float]:
+def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray) -> dict[str, Any]:
     from latentlink.risk import certify
 
     if len(relevant) < 20:
-        return float("nan"), float("nan")
+        unknown = dict.fromkeys(["cross_entropy", "cross_entropy_high", "recall_at_1"], float("nan"))
+        return {**unknown, "verdict": "none"}
     queries, items = sides
     _, first = np.unique(relevant, return_index=True)  # one query an item: pairs must not repeat
     rest = np.setdiff1d(np.arange(len(items)), relevant)
@@ -304,4 +309,9 @@ def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray) -> tu
         leaks="exclude",
         progress=False,
     )
-    return float(found.cross_entropy), float(found.recall_at_1)
+    return {
+        "cross_entropy": float(found.cross_entropy),
+        "cross_entropy_high": float(found.interval().high),
+        "recall_at_1": float(found.recall_at_1),
+        "verdict": found.verdict,
+    }
