@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latentlink import InvalidInput, compare_maps
-from latentlink.spaces import fit_cca, fit_procrustes, fit_ridge, learning_curve
+from latentlink.spaces import fit_cca, fit_low_rank, fit_procrustes, fit_ridge, learning_curve
 
 TEXT = ("minilm", "use", "e5")
 
@@ -22,6 +22,53 @@ def test_ridge_is_least_squares_with_a_penalty(rng):
     penalty = 0.1 * np.trace(xc.T @ xc) / 4
     expected = np.linalg.solve(xc.T @ xc + penalty * np.eye(4), xc.T @ yc)
     assert np.allclose(fit_ridge(x, y, strength=0.1).map, expected)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3])
+def test_low_rank_is_least_squares_on_augmented_rows_truncated(rng, strength):
+    x, y = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4)), rng.normal(size=(50, 6))
+    xc, yc = x - x.mean(axis=0), y - y.mean(axis=0)
+    penalty = strength * np.trace(xc.T @ xc) / 4
+    rows = np.vstack([xc, np.sqrt(penalty) * np.eye(4)])
+    targets = np.vstack([yc, np.zeros((4, 6))])
+    full = np.linalg.lstsq(rows, targets, rcond=None)[0]
+    u, s, vt = np.linalg.svd(rows @ full, full_matrices=False)
+    expected = np.linalg.lstsq(rows, (u[:, :2] * s[:2]) @ vt[:2], rcond=None)[0]
+    found = fit_low_rank(x, y, rank=2, strength=strength)
+    assert np.allclose(found.map, expected)
+    assert np.linalg.matrix_rank(found.map) == found.rank == 2
+    assert np.allclose(fit_low_rank(x, y, rank=4, strength=strength).map, full)
+
+
+def test_no_map_of_that_rank_fits_better(rng):
+    x, y = rng.normal(size=(60, 5)), rng.normal(size=(60, 4))
+    found = fit_low_rank(x, y, rank=1, strength=0)
+    xc, yc = x - x.mean(axis=0), y - y.mean(axis=0)
+    left = rng.normal(size=4)
+    for _ in range(2000):  # alternating least squares over a b', from a random start
+        a = np.linalg.lstsq(xc, yc @ left / (left @ left), rcond=None)[0]
+        left = yc.T @ (xc @ a) / ((xc @ a) @ (xc @ a))
+    best = ((yc - np.outer(xc @ a, left)) ** 2).sum()
+    assert ((found(x) - y) ** 2).sum() == pytest.approx(best, rel=1e-9)
+
+
+def test_the_rank_is_chosen_on_held_out_pairs(rng):
+    hidden = rng.normal(size=(400, 4))
+    x = hidden @ rng.normal(size=(4, 30)) + 0.1 * rng.normal(size=(400, 30))
+    y = hidden @ rng.normal(size=(4, 20)) + 2.0 * rng.normal(size=(400, 20))
+    found = fit_low_rank(x, y, strength=0)
+    assert found.rank == 4
+    assert found.method == "low-rank"
+    with pytest.raises(InvalidInput) as error:
+        fit_low_rank(x, y, rank=21)
+    assert str(error.value) == "rank is 21; needs a whole number from 1 to 20."
+
+
+def test_low_rank_is_compared_when_asked_for(spaces):
+    result = compare_maps(spaces, methods=["low-rank", "ridge"], n_anchors=8)
+    assert result.methods == ("low-rank", "ridge")
+    assert result.mean("low-rank") > 0.8
+    assert 0 < result.of("low-rank", "a", "b").mean_cosine <= 1
 
 
 def test_procrustes_agrees_with_scipy(rng):

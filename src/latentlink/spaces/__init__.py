@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from latentlink.spaces.relative import RelativeSpace
     from latentlink.spaces.stitch import Head, StitchReport, carry_threshold, measure_stitch
     from latentlink.spaces.streaming import encode_file, file_moments, fit_files
-    from latentlink.spaces.translate import fit_cca, fit_procrustes, fit_ridge
+    from latentlink.spaces.translate import fit_cca, fit_low_rank, fit_procrustes, fit_ridge
 
 _HOMES = {
     "Audit": "foreign",
@@ -31,6 +31,7 @@ _HOMES = {
     "file_moments": "streaming",
     "fit_cca": "translate",
     "fit_files": "streaming",
+    "fit_low_rank": "translate",
     "fit_procrustes": "translate",
     "fit_ridge": "translate",
     "foreign_rows": "foreign",
@@ -55,6 +56,7 @@ __all__ = [
     "file_moments",
     "fit_cca",
     "fit_files",
+    "fit_low_rank",
     "fit_procrustes",
     "fit_ridge",
     "foreign_rows",
