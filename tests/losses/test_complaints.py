@@ -1,6 +1,46 @@
 """What users of other contrastive losses have complained of, each as a small test of the right behaviour.
 
-The number after each name is the thread where it was reported.
+The number after each name is the thread where it was reported. Where the 48 complaints that were collected are
+tested (here, unless a file is named):
+
+1-4    test_wide_batches_do_not_take_pairs_times_negatives
+5      test_blockwise: test_nothing_quadratic_is_kept
+6      test_blockwise: test_plain_losses_in_float64 (the memory allowed does not change the value)
+7      the count of messages a step is stated in losses/gather.py and not tested
+8      test_gather: test_processes_equal_one, "local"
+9      test_low_temperature_does_not_overflow
+10     test_functional: test_equal_the_definitions
+11     test_no_positive_is_zero_not_nan
+12     test_equal_features_give_log_of_the_candidates
+13     test_unnormalised_inputs_stay_finite
+14, 21 test_half_types_compute_in_float32
+15     test_zero_rows_have_no_gradient
+16     an optimizer's step on half weights, no loss; a loss can name the row: test_the_culprit_row_is_named
+17     test_logit_scale_is_clamped_and_says_so
+18     test_masked_negatives_leave_the_temperature_gradient_finite
+19     test_a_row_without_candidates_is_zero
+20     test_sweep_is_finite; the record of each step it asks for is a trainer's, no loss's
+22     test_loss_beyond_87_nats_keeps_its_gradient
+23-28  test_gather: test_processes_equal_one (25, nothing gathered: test_one_process_is_the_loss_itself)
+29     test_gather: test_processes_equal_one, for two columns; negatives are gathered by the caller: no test
+30     test_gather: test_processes_equal_one, with labels, for the order of ranks; a queue on two ranks: no test
+31     test_autocast_does_not_change_the_value; train/test_parts: test_chunks_give_the_gradient_of_one_piece
+32     test_gather: test_processes_equal_one (negatives of all processes)
+33, 39 test_duplicates_are_no_negatives_by_id
+34, 44 test_encoding_in_parts_changes_nothing (34 is of a guide model, which no loss here has)
+35     test_queue_never_holds_a_querys_own_copy_against_it
+36     test_ref_labels_may_be_the_same_object
+37     test_no_negative_is_finite, test_no_positive_is_zero_not_nan
+38     test_gather: test_queue_wraps_without_losing_a_row
+40     test_negatives_of_a_querys_own_in_one_call;
+       test_functional: test_several_positives_and_the_three_denominators
+41     test_any_batch_size_after_any_other
+42     test_batches_of_one_and_none
+43     test_no_grad_runs_forward_only
+45     test_indices_suffice_without_labels
+46     test_modules_compile_without_a_graph_break; test_functional: test_compile_without_a_graph_break
+47     test_bad_temperatures_fail_in_the_constructor
+48     test_temperature_and_scale_are_both_printed
 """
 
 import io
@@ -10,6 +50,7 @@ import pytest
 import torch
 
 from latentlink import InvalidInput
+from latentlink.integrations import sentence_transformers as st
 from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
 from latentlink.losses import InfoNCELoss, LogitScale, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
 from latentlink.losses.functional import info_nce, nt_xent, symmetric_info_nce
@@ -226,6 +267,40 @@ def test_negatives_of_a_querys_own_in_one_call():  # pytorch-metric-learning 686
     z0, z1 = views(4)
     value = InfoNCELoss(0.1, negative_mode="paired")(z0, z1, torch.randn(4, 5, 6))
     assert value.shape == ()
+
+
+class Encoder(torch.nn.Module):
+    """What sentence-transformers calls a model: a column of inputs to its embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+
+    def forward(self, column):
+        return {"sentence_embedding": self.linear(column["x"])}
+
+
+@pytest.mark.parametrize("part", [1, 5, 12])
+def test_encoding_in_parts_changes_nothing(part):  # sentence-transformers 2932, 3854, 3862
+    columns = [{"x": x.detach()} for x in (*views(), views(seed=1)[0])]
+    torch.manual_seed(0)
+    model = Encoder().double()
+    columns = [{"x": column["x"].double()} for column in columns]
+
+    def both(size):  # two losses on one model, one backward pass
+        options = {"mini_batch_size": size}
+        value = st.InfoNCELoss(model, **options)(columns) + st.WEINCELoss(model, gate=OPEN, **options)(columns)
+        return value.detach(), torch.autograd.grad(value, tuple(model.parameters()))
+
+    torch.testing.assert_close(both(part), both(None), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ALL)
+def test_modules_compile_without_a_graph_break(name):  # contrastors 83, 84
+    z0, z1 = views()
+    compiled = torch.compile(ALL[name], fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(z0, z1), ALL[name](z0, z1))
 
 
 def test_one_query_with_no_negative_in_the_adaptive_loss():  # the released code: IndexError
