@@ -1,8 +1,8 @@
 """The contrastive losses that are compared: ours, the installed peers', and the bare matrix products.
 
 Each case is a function of two views (n, d) that returns a scalar to differentiate, at temperature 0.1. solo-learn
-is not installable beside this project's torch; its logic (one matrix of all views, positives by mask) is the
-"dense" case written as its users write it.
+1.0.2 asks for torch 1.9.1 exactly, so it does not install beside this project's torch with what it requires; its
+logic (one matrix of all views, positives by mask) is the "dense" case written as its users write it.
 """
 
 from __future__ import annotations
