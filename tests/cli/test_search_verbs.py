@@ -96,3 +96,24 @@ def test_a_certified_gate_passes_or_exits_with_1(folder, capsys, rng):
     code, output = run(capsys, "migrate", "gate", "m", "--retention", "0.8", "--certified", str(high - 0.01))
     assert code == 1
     assert "needs trust and less than" in output.err
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")
+def test_ray_converts_what_the_local_engine_converts(folder, capsys):
+    pytest.importorskip("ray")
+    begin = ["old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    for place, engine in [("here", "local"), ("far", "ray")]:
+        assert run(capsys, "migrate", "fit", place, *begin)[0] == 0
+        code, output = run(capsys, "migrate", "convert", place, "old.npz", "--engine", engine)
+        assert (code, "rows 300" in output.out) == (0, True)
+    shard = "converted/part-00000.arrow"
+    assert (folder / "here" / shard).read_bytes() == (folder / "far" / shard).read_bytes()
+
+
+def test_an_engine_that_is_not_there_is_one_line(folder, capsys):
+    begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(capsys, *begin)[0] == 0
+    code, output = run(capsys, "migrate", "convert", "m", "old.npz", "--engine", "spark")
+    assert code == 2
+    assert "engine is 'spark'; needs one of 'local', 'ray'" in output.err

@@ -55,17 +55,29 @@ def fit(
 def convert(
     folder: Folder,
     files: Annotated[list[Path], typer.Argument(help="The old encoder's files; they are only read.")],
-    workers: Annotated[int, typer.Option("--workers", help="Processes.")] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="local or ray.")] = "local",
+    workers: Annotated[int, typer.Option("--workers", help="Processes of the local engine.")] = 1,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Of a Ray cluster; without it Ray runs here.")
+    ] = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="List rows that are not finite and leave them out.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Convert the corpus, shard by shard; run it again after any interruption."""
+    from latentlink import scale
     from latentlink.search import migrate as jobs
 
-    state = jobs.open_migration(folder)
-    state, _ = jobs.convert_corpus(state, files, workers=workers, quarantine=quarantine)
+    state, _ = jobs.convert_corpus(
+        jobs.open_migration(folder),
+        files,
+        job=scale.convert,
+        engine=engine,
+        workers=workers,
+        address=address,
+        quarantine=quarantine,
+    )
     _say(state, json)
 
 
