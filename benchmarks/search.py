@@ -4,6 +4,8 @@ python benchmarks/search.py convert --rows 200000     # ratio of CPU time, five 
 python benchmarks/search.py memory --rows 1000000     # peak resident memory of one streamed convert
 python benchmarks/search.py engines --rows 100000     # build, search and recall of each kind of index
 python benchmarks/search.py retention --data FOLDER   # known-item search after a migration, real encoders
+python benchmarks/search.py foreign --data FOLDER     # whom the door refuses, on the sets its rule was chosen on
+python benchmarks/search.py unseen --data FOLDER      # whom the door refuses, on data it was not chosen on
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from latentlink import InvalidInput
 from latentlink.search import Index, convert
 from latentlink.search.conversion import BATCH_ROWS
+from latentlink.search.gate import Gate
 from latentlink.spaces import RelativeSpace
 
 DIMENSION = 768
@@ -159,37 +164,45 @@ def retention(data: Path) -> None:
             print(" | ".join([*cells, f"{found.overlap:.3f}", f"{found.encoder_overlap:.3f}"]), flush=True)
 
 
-def foreign(data: Path, batches: int = 200) -> None:
-    from latentlink import InvalidInput
-    from latentlink.search.gate import Gate
+def refused(gate: Gate, x: np.ndarray, source: str, rng: np.random.Generator, batches: int = 200) -> float:
+    """Share of random batches of 32 rows that the door refuses."""
+    count = 0
+    for _ in range(batches):
+        try:
+            gate.admit("queries", x[rng.choice(len(x), 32, replace=False)], source)
+        except InvalidInput:
+            count += 1
+    return count / batches
 
-    files = {}
-    for name in ["stsb_pool3000", "tatoeba_demo", "multi30k_test2016"]:
-        with np.load(data / f"{name}.npz", allow_pickle=False) as file:
-            files[name] = {key: file[key].astype(np.float32) for key in file if file[key].dtype.kind == "f"}
-    pool, tatoeba, captions = files.values()
+
+def altered(x: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return copies that no encoder has made, though each row keeps its norm."""
+    d = x.shape[1]
+    return {
+        "permuted": x[:, rng.permutation(d)],
+        "signs": x * rng.choice([-1, 1], d).astype(np.float32),
+        "negated": -x,
+        "rotated": x @ np.linalg.qr(rng.standard_normal((d, d)))[0].astype(np.float32),
+    }
+
+
+def floats(data: Path, name: str) -> dict[str, np.ndarray]:
+    with np.load(data / f"{name}.npz", allow_pickle=False) as file:
+        return {key: file[key].astype(np.float32) for key in file if file[key].dtype == np.float16}
+
+
+def foreign(data: Path) -> None:
+    """Ask the door about the sets on which its rule was chosen."""
+    pool, tatoeba, captions = (
+        floats(data, name) for name in ["stsb_pool3000", "tatoeba_demo", "multi30k_test2016"]
+    )
     rng = np.random.default_rng(0)
-
-    def refused(gate: Gate, x: np.ndarray, source: str) -> float:
-        count = 0
-        for _ in range(batches):
-            try:
-                gate.admit("queries", x[rng.choice(len(x), 32, replace=False)], source)
-            except InvalidInput:
-                count += 1
-        return count / batches
-
     for name, x in pool.items():
         other = "use" if name == "minilm" else "minilm"
         gate = Gate(RelativeSpace(n_anchors=32).fit({n: pool[n][:2000] for n in [name, other]}), None)
-        held, d = x[2000:], x.shape[1]
-        turn = np.linalg.qr(rng.standard_normal((d, d)))[0].astype(np.float32)
         sets = {
-            "home": held,
-            "permuted": held[:, rng.permutation(d)],
-            "signs": held * rng.choice([-1, 1], d).astype(np.float32),
-            "negated": -held,
-            "rotated": held @ turn,
+            "home": x[2000:],
+            **altered(x[2000:], rng),
             "tatoeba": tatoeba.get(name),
             "tatoeba de": tatoeba.get(f"{name}_de"),
             "captions en": captions.get(f"{name}_en"),
@@ -198,20 +211,63 @@ def foreign(data: Path, batches: int = 200) -> None:
         }
         if name in ("minilm", "e5"):
             sets["the other of minilm and e5"] = pool["e5" if name == "minilm" else "minilm"][2000:]
-        shown = [f"{key} {refused(gate, y, name):.3f}" for key, y in sets.items() if y is not None]
-        print(f"{name} ({d}): {', '.join(shown)}", flush=True)
+        shown = [f"{key} {refused(gate, y, name, rng):.3f}" for key, y in sets.items() if y is not None]
+        print(f"{name} ({x.shape[1]}): {', '.join(shown)}", flush=True)
+
+
+def unseen(data: Path) -> None:
+    """Ask the door about data on which its rule was not chosen: images, words, and fresh sentences."""
+    rng = np.random.default_rng(1)
+    images, words = floats(data, "cifar100_effnetlite"), floats(data, "words_glove50_glove100")
+    pool, test = floats(data, "stsb_pool3000"), floats(data, "stsb_test")
+    with np.load(data / "cifar100_effnetlite.npz", allow_pickle=False) as file:
+        label = file["y"]
+    with np.load(data / "stsb_pool3000.npz", allow_pickle=False) as file:
+        known = file["text"][:2000]
+    with np.load(data / "stsb_test.npz", allow_pickle=False) as file:
+        fresh = ~np.isin(file["text"], known)
+    test = {name: x[fresh] for name, x in test.items()}
+
+    def ask(title: str, x: dict[str, np.ndarray], fitted: Any, home: Any, shifted: Any = None) -> None:
+        space = RelativeSpace(n_anchors=32).fit({name: y[fitted] for name, y in x.items()})
+        for name, y in x.items():
+            held = y[home]
+            sets = {"home": held, **altered(held, rng)}
+            sets |= {f"as {n}": z[home] for n, z in x.items() if n != name and z.shape == y.shape}
+            if shifted is not None:
+                sets["shifted"] = y[shifted]
+            shown = [f"{key} {refused(Gate(space, None), z, name, rng):.3f}" for key, z in sets.items()]
+            print(f"{title}, {name} ({y.shape[1]}), {len(held)} rows: {', '.join(shown)}", flush=True)
+
+    order = rng.permutation(3000)
+    ask("images, random 2,000", images, order[:2000], order[2000:])
+    rows = rng.permutation(np.flatnonzero(label < 80))
+    ask(
+        "images of 80 classes, shifted: 20 others",
+        images,
+        rows[:2000],
+        rows[2000:],
+        np.flatnonzero(label >= 80),
+    )
+    order = rng.permutation(10_000)
+    ask("words, random 2,000", words, order[:2000], order[2000:])
+    order = rng.permutation(5000)
+    ask("words of the first half, shifted: second half", words, order[:2000], order[2000:], slice(5000, None))
+    for names in [("minilm", "e5"), ("wordllama", "minilm")]:
+        both = {name: np.concatenate([pool[name][:2000], test[name]]) for name in names}
+        ask("sentences of the STS-B test part", both, slice(2000), slice(2000, None))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=["convert", "memory", "engines", "retention", "foreign"])
+    parser.add_argument("job", choices=["convert", "memory", "engines", "retention", "foreign", "unseen"])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--data", type=Path)
     chosen = parser.parse_args()
-    if chosen.job in ("retention", "foreign"):
+    if chosen.job in ("retention", "foreign", "unseen"):
         if chosen.data is None:
             sys.exit(f"{chosen.job} needs --data, the folder with the embeddings.")
-        {"retention": retention, "foreign": foreign}[chosen.job](chosen.data)
+        {"retention": retention, "foreign": foreign, "unseen": unseen}[chosen.job](chosen.data)
     else:
         {"convert": convert_ratio, "memory": memory, "engines": engines}[chosen.job](chosen.rows)
 
