@@ -14,7 +14,8 @@ from latentlink.similarity import normalize
 BATCH_ROWS = 16_384
 _FEWEST = 8  # below that many rows a batch shows too little of its encoder
 _CHECKED = 256
-# Of a batch: another encoder puts nearly all rows beyond the limit, another domain or language under half.
+# Of a batch. Chosen on sentences, where another encoder puts nearly all rows beyond the limit and another domain or
+# language under half; on images and single words it lets sign flips through (docs/search.md).
 _STRANGE = 0.5
 
 FloatArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
