@@ -2,10 +2,7 @@ import json
 
 import numpy as np
 import pytest
-import typer
 
-from latentlink.cli import _frame
-from latentlink.cli.certify import certify as command
 from latentlink.risk import certify
 
 
@@ -23,18 +20,9 @@ def files(tmp_path):
     return arrays, [str(tmp_path / f"{name}.npy") for name in arrays]
 
 
-def run(capsys, *arguments):
-    app = typer.Typer()
-    app.command()(command)
-    app.command(name="other")(lambda: None)
-    with pytest.raises(SystemExit) as caught:
-        _frame.run(lambda: app, ["certify", *arguments])
-    return caught.value.code, capsys.readouterr()
-
-
-def test_json_holds_the_certificate(files, capsys):
+def test_json_holds_the_certificate(files, run):
     arrays, paths = files
-    code, output = run(capsys, *paths, "--temperature", "0.5", "--json")
+    code, output = run("certify", *paths, "--temperature", "0.5", "--json")
     record = json.loads(output.out)
     c = certify(*arrays.values(), temperature=0.5)
     assert code == 0
@@ -44,9 +32,9 @@ def test_json_holds_the_certificate(files, capsys):
     assert record["negatives_needed"] > 0
 
 
-def test_text_and_report(files, capsys, tmp_path):
+def test_text_and_report(files, run, tmp_path):
     pytest.importorskip("matplotlib")
-    code, output = run(capsys, *files[1], "--temperature", "0.5", "--report", str(tmp_path / "page.html"))
+    code, output = run("certify", *files[1], "--temperature", "0.5", "--report", str(tmp_path / "page.html"))
     assert code == 0
     assert output.out.startswith("cross-entropy")
     html = (tmp_path / "page.html").read_text()
@@ -54,16 +42,16 @@ def test_text_and_report(files, capsys, tmp_path):
     assert html.count("<svg") == 2
 
 
-def test_a_leak_is_one_line(files, capsys, tmp_path):
+def test_a_leak_is_one_line(files, run, tmp_path):
     arrays, paths = files
     np.save(tmp_path / "pool.npy", np.concatenate([arrays["pool"], arrays["positives"][:1]]))
-    code, output = run(capsys, *paths)
+    code, output = run("certify", *paths)
     assert code == 2
     assert output.err.startswith("latentlink: row 256 of the pool is an exact duplicate of row 0 of positives")
-    assert run(capsys, *paths, "--leaks", "exclude")[0] == 0
+    assert run("certify", *paths, "--leaks", "exclude")[0] == 0
 
 
-def test_ids_of_the_files_are_compared(files, capsys, tmp_path):
+def test_ids_of_the_files_are_compared(files, run, tmp_path):
     arrays, _ = files
     paths = []
     for name, array in arrays.items():
@@ -71,7 +59,7 @@ def test_ids_of_the_files_are_compared(files, capsys, tmp_path):
         ids = np.array([f"i{first + i}" for i in range(len(array))])
         np.savez(tmp_path / f"{name}.npz", vectors=array, ids=ids)
         paths.append(str(tmp_path / f"{name}.npz"))
-    code, output = run(capsys, *paths)
+    code, output = run("certify", *paths)
     assert code == 2
     assert output.err.startswith(
         "latentlink: id i200 (row 200) of the pool is also among the pairs (56 such rows"

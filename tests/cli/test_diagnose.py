@@ -2,10 +2,8 @@ import json
 
 import numpy as np
 import pytest
-import typer
 
 from latentlink.cli import _frame
-from latentlink.cli.diagnose import diagnose as command
 from latentlink.tails import diagnose
 
 
@@ -19,18 +17,9 @@ def files(tmp_path):
     return arrays, [str(tmp_path / f"{name}.npy") for name in arrays]
 
 
-def run(capsys, *arguments):
-    app = typer.Typer()
-    app.command()(command)
-    app.command(name="other")(lambda: None)
-    with pytest.raises(SystemExit) as caught:
-        _frame.run(lambda: app, ["diagnose", *arguments])
-    return caught.value.code, capsys.readouterr()
-
-
-def test_json_is_the_functions_record(files, capsys):
+def test_json_is_the_functions_record(files, run):
     arrays, (x, _) = files
-    code, streams = run(capsys, x, "--json", "--tail-size", "32")
+    code, streams = run("diagnose", x, "--json", "--tail-size", "32")
     assert code == 0
     found = json.loads(streams.out)
     assert found == json.loads(json.dumps(_frame.plain(diagnose(arrays["x"], tail_size=32).record())))
@@ -38,9 +27,9 @@ def test_json_is_the_functions_record(files, capsys):
     assert "link" not in found
 
 
-def test_positives_choose_a_link(files, capsys):
+def test_positives_choose_a_link(files, run):
     _, (x, positives) = files
-    code, streams = run(capsys, x, "--positives", positives, "--json")
+    code, streams = run("diagnose", x, "--positives", positives, "--json")
     assert code == 0
     link = json.loads(streams.out)["link"]
     assert link["n_choices"] == 300
@@ -48,11 +37,11 @@ def test_positives_choose_a_link(files, capsys):
 
 
 @pytest.mark.medium
-def test_text_and_report(files, capsys, tmp_path):
+def test_text_and_report(files, run, tmp_path):
     pytest.importorskip("matplotlib")
     _, (x, positives) = files
     page = tmp_path / "tails.html"
-    code, streams = run(capsys, x, "--positives", positives, "--report", str(page))
+    code, streams = run("diagnose", x, "--positives", positives, "--report", str(page))
     assert code == 0
     assert "verdict: bounded" in streams.out
     text = page.read_text(encoding="utf-8")
@@ -60,9 +49,9 @@ def test_text_and_report(files, capsys, tmp_path):
     assert "Link the positives ask for" in text
 
 
-def test_mistakes_are_one_line(files, capsys, tmp_path):
+def test_mistakes_are_one_line(files, run, tmp_path):
     _, (x, _) = files
     np.save(tmp_path / "short.npy", np.ones((3, 6), dtype=np.float32))
-    code, streams = run(capsys, x, "--positives", str(tmp_path / "short.npy"))
+    code, streams = run("diagnose", x, "--positives", str(tmp_path / "short.npy"))
     assert code == 2
     assert streams.err == "latentlink: embeddings and positives differ in rows: 300 and 3.\n"

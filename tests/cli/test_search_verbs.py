@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 
-from latentlink.cli import _frame
 from latentlink.spaces import RelativeSpace
 
 pytest.importorskip("pyarrow")
@@ -22,64 +21,58 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        _frame.run(lambda: _frame.build(["index", "search", "migrate"]), list(arguments))
-    return caught.value.code, capsys.readouterr()
-
-
-def test_index_and_search(folder, capsys):
-    code, output = run(capsys, "index", "old.npz", "index", "--space", "space", "--source", "old")
+def test_index_and_search(folder, run):
+    code, output = run("index", "old.npz", "index", "--space", "space", "--source", "old")
     assert (code, output.out) == (
         0,
         "index: Index(n=300, dimension=8, kind='exact', encoders=('old', 'new'))\n",
     )
-    code, output = run(capsys, "search", "index", "new.npz", "--source", "new", "--k", "2", "--json")
+    code, output = run("search", "index", "new.npz", "--source", "new", "--k", "2", "--json")
     record = json.loads(output.out)
     assert [ids[0] for ids in record["ids"]] == record["queries"]
-    code, output = run(capsys, "search", "index", "new.npz", "--source", "new", "--k", "1")
+    code, output = run("search", "index", "new.npz", "--source", "new", "--k", "1")
     assert output.out.startswith("doc 0\tdoc 0 0.99")
-    code, output = run(capsys, "search", "index", "new.npz", "--source", "old")
+    code, output = run("search", "index", "new.npz", "--source", "old")
     assert code == 2
     assert "queries have 16 columns but 'old' in this space has 12" in output.err
 
 
-def test_the_verbs_of_a_migration(folder, capsys):
-    code, output = run(capsys, "migrate", "plan", "old.npz", "--target-dimension", "16")
+def test_the_verbs_of_a_migration(folder, run):
+    code, output = run("migrate", "plan", "old.npz", "--target-dimension", "16")
     assert code == 0
     assert "300 vectors of 12 in 1 files" in output.out
     begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
-    assert run(capsys, *begin)[0] == 0
-    assert run(capsys, "migrate", "gate", "m") == (
+    assert run(*begin)[0] == 0
+    assert run("migrate", "gate", "m") == (
         2,
         ("", "latentlink: there is no shadow evaluation yet; run `migrate shadow` first.\n"),
     )
-    assert run(capsys, "migrate", "convert", "m", "old.npz")[0] == 0
-    assert run(capsys, "migrate", "shadow", "m")[0] == 0
-    assert run(capsys, "migrate", "gate", "m", "--retention", "0.9")[0] == 0
-    assert run(capsys, "migrate", "cutover", "m")[0] == 0
-    code, output = run(capsys, "migrate", "status", "m")
+    assert run("migrate", "convert", "m", "old.npz")[0] == 0
+    assert run("migrate", "shadow", "m")[0] == 0
+    assert run("migrate", "gate", "m", "--retention", "0.9")[0] == 0
+    assert run("migrate", "cutover", "m")[0] == 0
+    code, output = run("migrate", "status", "m")
     assert "old -> new, corpus side; serving new" in output.out
-    assert run(capsys, "migrate", "rollback", "m")[0] == 0
+    assert run("migrate", "rollback", "m")[0] == 0
 
 
-def test_a_gate_that_does_not_pass_exits_with_1(folder, capsys, rng):
+def test_a_gate_that_does_not_pass_exits_with_1(folder, run, rng):
     with np.load("new.npz") as file:
         np.save("shuffled.npy", file["vectors"][rng.permutation(300)])
     begin = ["migrate", "fit", "m", "old.npz", "shuffled.npy", "--old", "old", "--new", "new", "--anchors", "8"]
-    assert run(capsys, *begin)[0] == 0
-    assert run(capsys, "migrate", "shadow", "m")[0] == 0
-    code, output = run(capsys, "migrate", "gate", "m")
+    assert run(*begin)[0] == 0
+    assert run("migrate", "shadow", "m")[0] == 0
+    code, output = run("migrate", "gate", "m")
     assert code == 1
     assert "is below 0.95; the gate stays shut." in output.err
 
 
-def test_a_certified_gate_passes_or_exits_with_1(folder, capsys, rng):
+def test_a_certified_gate_passes_or_exits_with_1(folder, run, rng):
     begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
-    assert run(capsys, *begin)[0] == 0
-    assert run(capsys, "migrate", "shadow", "m")[0] == 0  # held-out items find themselves: no trust in that
-    assert run(capsys, "migrate", "gate", "m")[0] == 0
-    code, output = run(capsys, "migrate", "gate", "m", "--certified", "100")
+    assert run(*begin)[0] == 0
+    assert run("migrate", "shadow", "m")[0] == 0  # held-out items find themselves: no trust in that
+    assert run("migrate", "gate", "m")[0] == 0
+    code, output = run("migrate", "gate", "m", "--certified", "100")
     assert code == 1
     assert "verdict raise the temperature" in output.err
     with np.load("new.npz") as file:
@@ -87,33 +80,33 @@ def test_a_certified_gate_passes_or_exits_with_1(folder, capsys, rng):
     np.save("relevant.npy", np.arange(50))
     real = ["--queries", "queries.npy", "--relevant", "relevant.npy"]
     real += ["--corpus-old", "old.npz", "--corpus-new", "new.npz"]
-    code, output = run(capsys, "migrate", "shadow", "m", *real, "--json")
+    code, output = run("migrate", "shadow", "m", *real, "--json")
     found = json.loads(output.out)
     high = found["cross_entropy_high"]
-    code, output = run(capsys, "migrate", "gate", "m", "--retention", "0.8", "--certified", str(high + 0.01))
+    code, output = run("migrate", "gate", "m", "--retention", "0.8", "--certified", str(high + 0.01))
     assert code == 0
     assert "verdict trust, cross-entropy at most" in output.out
-    code, output = run(capsys, "migrate", "gate", "m", "--retention", "0.8", "--certified", str(high - 0.01))
+    code, output = run("migrate", "gate", "m", "--retention", "0.8", "--certified", str(high - 0.01))
     assert code == 1
     assert "needs trust and less than" in output.err
 
 
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
-def test_ray_converts_what_the_local_engine_converts(folder, capsys):
+def test_ray_converts_what_the_local_engine_converts(folder, run):
     pytest.importorskip("ray")
     begin = ["old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
     for place, engine in [("here", "local"), ("far", "ray")]:
-        assert run(capsys, "migrate", "fit", place, *begin)[0] == 0
-        code, output = run(capsys, "migrate", "convert", place, "old.npz", "--engine", engine)
+        assert run("migrate", "fit", place, *begin)[0] == 0
+        code, output = run("migrate", "convert", place, "old.npz", "--engine", engine)
         assert (code, "rows 300" in output.out) == (0, True)
     shard = "converted/part-00000.arrow"
     assert (folder / "here" / shard).read_bytes() == (folder / "far" / shard).read_bytes()
 
 
-def test_an_engine_that_is_not_there_is_one_line(folder, capsys):
+def test_an_engine_that_is_not_there_is_one_line(folder, run):
     begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
-    assert run(capsys, *begin)[0] == 0
-    code, output = run(capsys, "migrate", "convert", "m", "old.npz", "--engine", "spark")
+    assert run(*begin)[0] == 0
+    code, output = run("migrate", "convert", "m", "old.npz", "--engine", "spark")
     assert code == 2
     assert "engine is 'spark'; needs one of 'local', 'ray'" in output.err

@@ -8,19 +8,6 @@ from latentlink import RelativeSpace, load_space
 from latentlink.cli import _frame
 from latentlink.io import read_vectors
 
-VERBS = ["align", "encode", "translate", "compare", "audit", "doctor"]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as end:
-            _frame.run(lambda: _frame.build(VERBS), [str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    return call
-
 
 @pytest.fixture
 def files(rng, tmp_path):
@@ -37,7 +24,7 @@ def files(rng, tmp_path):
 
 @pytest.fixture
 def space(run, files, tmp_path):
-    code, out, _ = run(
+    code, (out, _) = run(
         "align", tmp_path / "space", *[f"{n}={p}" for n, p in files.items()], "--n-anchors", 6, "--json"
     )
     assert code == 0
@@ -56,7 +43,7 @@ def test_shrinkage_reaches_the_space(run, files, tmp_path, given, amount):
 @pytest.mark.parametrize("given", ["1.5", "-0.1", "nan", "some"])
 def test_a_wrong_shrinkage_is_one_line(run, files, tmp_path, given):
     named = [f"{n}={p}" for n, p in files.items()]
-    code, _, err = run("align", tmp_path / "s", *named, f"--shrinkage={given}")
+    code, (_, err) = run("align", tmp_path / "s", *named, f"--shrinkage={given}")
     message = f"latentlink: shrinkage is {given!r}; needs 'auto' or a number in [0, 1].\n"
     assert (code, err) == (2, message)
     assert not (tmp_path / "s").exists()
@@ -74,26 +61,26 @@ def test_encode_and_translate(run, files, space, tmp_path):
 def test_doctor_and_audit_fail_on_a_foreign_file(run, files, space, tmp_path, rng):
     assert run("doctor", space, files["old"], "--source", "old")[0] == 0
     np.save(tmp_path / "odd.npy", 5 * rng.normal(size=(300, 10)))
-    code, _, err = run("doctor", space, tmp_path / "odd.npy", "--source", "old")
+    code, (_, err) = run("doctor", space, tmp_path / "odd.npy", "--source", "old")
     assert code == 1
     assert "is not of 'old' as fitted" in err
     assert run("audit", files["old"], "--space", space, "--source", "old")[0] == 0
     broken = np.load(files["old"])
     broken[3, 0] = np.nan
     np.save(tmp_path / "broken.npy", broken)
-    code, out, err = run("audit", tmp_path / "broken.npy")
+    code, (out, err) = run("audit", tmp_path / "broken.npy")
     assert (code, "rows with NaN: 1 (3)" in out) == (1, True)
 
 
 def test_a_wrong_pair_is_one_line(run, tmp_path):
-    code, _, err = run("align", tmp_path / "s", "old.npy")
+    code, (_, err) = run("align", tmp_path / "s", "old.npy")
     assert (code, err) == (2, "latentlink: 'old.npy' is not NAME=FILE; write for example old=old.npy.\n")
 
 
 @pytest.mark.medium
 def test_compare_prints_a_table_and_writes_a_report(run, files, tmp_path):
     pytest.importorskip("matplotlib")
-    code, out, _ = run(
+    code, (out, _) = run(
         "compare", *[f"{n}={p}" for n, p in files.items()], "--n-anchors", 6, "--report", tmp_path / "r.html"
     )
     assert code == 0
@@ -102,4 +89,5 @@ def test_compare_prints_a_table_and_writes_a_report(run, files, tmp_path):
 
 
 def test_verbs_are_functions():
-    assert isinstance(_frame.build(VERBS), typer.Typer)
+    verbs = ["align", "encode", "translate", "compare", "audit", "doctor"]
+    assert isinstance(_frame.build(verbs), typer.Typer)

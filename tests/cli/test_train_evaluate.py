@@ -5,39 +5,28 @@ import json
 import numpy as np
 import pytest
 
-from latentlink.cli._frame import build, run
-
-
-def command(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        run(lambda: build(["train", "evaluate"]), [str(part) for part in arguments])
-    output = capsys.readouterr()
-    return caught.value.code, output.out, output.err
-
 
 @pytest.mark.medium
-def test_images_are_trained_resumed_and_judged(tmp_path, capsys):
+def test_images_are_trained_resumed_and_judged(tmp_path, run):
     pytest.importorskip("lightning")
     run_ = tmp_path / "run"
     common = ["train", "images", "--data", "digits", "--out", run_, "--quiet", "--json"]
     small = ["--backbone", "small", "--image-size", 16, "--epochs", 2, "--batch-size", 64]
     tiny = ["--set", "width=8", "--set", "flip=0", "--set", "clip_norm=none", "--set", "learning_rate=0.003"]
-    code, out, err = command(capsys, *common, *small, *tiny, "--loss", "weince")
+    code, (out, err) = run(*common, *small, *tiny, "--loss", "weince")
     assert code == 0, err
     record = json.loads(out)
     assert record["steps"] == 56
     assert {"loss", "blend", "gap", "effective_rank"} <= record["last"].keys()
-    code, out, _ = command(capsys, *common, "--resume")
+    code, (out, _) = run(*common, "--resume")
     assert (code, json.loads(out)["steps"]) == (0, 56)
-    code, out, _ = command(capsys, "evaluate", "labels", run_, "--data", "digits", "--json")
+    code, (out, _) = run("evaluate", "labels", run_, "--data", "digits", "--json")
     direct = json.loads(out)
     assert code == 0
     assert direct["knn"]["accuracy"] > 0.6
-    code, out, _ = command(
-        capsys, "evaluate", "labels", run_ / "features.npz", "--json", "--out", tmp_path / "x.json"
-    )
+    code, (out, _) = run("evaluate", "labels", run_ / "features.npz", "--json", "--out", tmp_path / "x.json")
     assert json.loads(out)["knn"] == direct["knn"] == json.loads((tmp_path / "x.json").read_text())["knn"]
-    code, _, err = command(capsys, *common, "--resume", "--loss", "infonce")
+    code, (_, err) = run(*common, "--resume", "--loss", "infonce")
     assert (code, err) == (
         2,
         "latentlink: settings loss are given with --resume; a run goes on with its own. Leave them out.\n",
@@ -46,7 +35,7 @@ def test_images_are_trained_resumed_and_judged(tmp_path, capsys):
 
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
-def test_texts_and_pairs_are_trained_and_judged(tmp_path, capsys):
+def test_texts_and_pairs_are_trained_and_judged(tmp_path, run):
     pytest.importorskip("sentence_transformers")
     words = [
         f"a {color} {thing}"
@@ -59,23 +48,23 @@ def test_texts_and_pairs_are_trained_and_judged(tmp_path, capsys):
     for kind in ("text", "pairs"):
         run_ = tmp_path / kind
         options = ["--batch-size", 8, "--set", "max_length=8", "--quiet", "--json"]
-        code, out, err = command(capsys, "train", kind, "--data", tmp_path / "t.csv", "--out", run_, *options)
+        code, (out, err) = run("train", kind, "--data", tmp_path / "t.csv", "--out", run_, *options)
         assert code == 0, err
         assert json.loads(out)["steps"] == 2
-        code, out, err = command(capsys, "evaluate", "sts", run_, "--data", tmp_path / "t.csv", "--json")
+        code, (out, err) = run("evaluate", "sts", run_, "--data", tmp_path / "t.csv", "--json")
         assert code == 0, err
         assert -1 <= json.loads(out)["spearman"] <= 1
 
 
-def test_retrieval_goes_by_id(tmp_path, capsys, rng):
+def test_retrieval_goes_by_id(tmp_path, run, rng):
     x = rng.normal(size=(20, 4)).astype(np.float32)
     np.savez(tmp_path / "q.npz", vectors=x[:5], ids=np.arange(5))
     order = rng.permutation(20)
     np.savez(tmp_path / "c.npz", vectors=x[order], ids=order)
-    code, out, _ = command(capsys, "evaluate", "retrieval", tmp_path / "q.npz", tmp_path / "c.npz", "--json")
+    code, (out, _) = run("evaluate", "retrieval", tmp_path / "q.npz", tmp_path / "c.npz", "--json")
     assert (code, json.loads(out)["hit@1"]["mean"]) == (0, 1.0)
     np.savez(tmp_path / "q.npz", vectors=x[:5], ids=np.arange(18, 23))
-    code, _, err = command(capsys, "evaluate", "retrieval", tmp_path / "q.npz", tmp_path / "c.npz")
+    code, (_, err) = run("evaluate", "retrieval", tmp_path / "q.npz", tmp_path / "c.npz")
     assert (code, err) == (2, "latentlink: 3 queries have no item of their id, 20 among them; drop them.\n")
 
 
@@ -98,9 +87,9 @@ def test_retrieval_goes_by_id(tmp_path, capsys, rng):
         (["evaluate", "sts", "m", "--data", "x.csv", "--columns", "a"], "columns is 'a'; needs three names "),
     ],
 )
-def test_mistakes_are_one_line(arguments, line, capsys, tmp_path, monkeypatch):
+def test_mistakes_are_one_line(arguments, line, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, err = command(capsys, *arguments)
+    code, (_, err) = run(*arguments)
     assert code == 2
     assert err.startswith(f"latentlink: {line}")
     assert err.count("\n") == 1

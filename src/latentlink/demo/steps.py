@@ -181,17 +181,18 @@ def align(data: Sentences) -> Part:
 
 def search(data: Sentences) -> Part:
     """Search an index of an English-only encoder with English and German queries of another encoder."""
-    plain, chosen = ll.RelativeSpace(n_anchors=256).fit(_fitted(data)), _for_german(data)
+    plain = _index(data, ll.RelativeSpace(n_anchors=256).fit(_fitted(data)))
+    settings, chosen = _for_german(data)
     truth = data.english[FIRST_GERMAN_ROW:]
     asked = {
         "English by e5": (plain, data.english_by["e5"][FIRST_GERMAN_ROW:]),
         "German by e5, default settings": (plain, data.german_by["e5"]),
         "German by e5": (chosen, data.german_by["e5"]),
     }
-    record: dict[str, Any] = {"n_anchors": chosen.n_anchors, "shrinkage": chosen.shrinkage}
+    record: dict[str, Any] = dict(settings)
     rows = []
-    for label, (space, queries) in asked.items():
-        similarities, found = _index(data, space).search(queries, source="e5", k=10)
+    for label, (index, queries) in asked.items():
+        similarities, found = index.search(queries, source="e5", k=10)
         hits = found == truth[:, None]
         one, ten = hits[:, 0], hits.any(axis=1)
         rows.append(
@@ -208,8 +209,8 @@ def search(data: Sentences) -> Part:
         "Search: German questions by e5 in an index of English sentences by MiniLM, which knows no German",
         "The FAISS index holds all 2,400 English sentences embedded by MiniLM; the queries are 400 sentences "
         "embedded by e5. The space was fitted on English sentences alone, so German queries are foreign to it: "
-        f"{chosen.n_anchors} anchors and a shrinkage of {chosen.shrinkage} were chosen on German queries of USE, "
-        "another encoder, and are judged here on those of e5.",
+        f"{settings['n_anchors']} anchors and a shrinkage of {settings['shrinkage']} were chosen on "
+        "German queries of USE, another encoder, and are judged here on those of e5.",
         record,
         [
             Table(["400 queries", "R@1 (95 %)", "R@10 (95 %)"], rows),
@@ -227,20 +228,19 @@ def _index(data: Sentences, space: ll.RelativeSpace) -> ll.Index:
     return ll.Index.build(corpus, space=space, source="minilm", ids=list(data.english), kind="flat")
 
 
-def _for_german(data: Sentences) -> ll.RelativeSpace:
-    """Choose the space in which German queries of USE find most translations."""
+def _for_german(data: Sentences) -> tuple[dict[str, Any], ll.Index]:
+    """Choose the space in which German queries of USE find most translations: its settings, and its index."""
     truth = data.english[FIRST_GERMAN_ROW:]
 
-    def recall(space: ll.RelativeSpace) -> float:
-        _, found = _index(data, space).search(data.german_by["use"], source="use", k=1)
+    def recall(tried: tuple[dict[str, Any], ll.Index]) -> float:
+        _, found = tried[1].search(data.german_by["use"], source="use", k=1)
         return float((found[:, 0] == truth).mean())
 
-    spaces = [
-        ll.RelativeSpace(n_anchors=n_anchors, shrinkage=shrinkage).fit(_fitted(data))
-        for n_anchors in (128, 192, 256)
-        for shrinkage in (0.1, 0.2, 0.3, 0.4)
+    grid: list[dict[str, Any]] = [
+        {"n_anchors": k, "shrinkage": share} for k in (128, 192, 256) for share in (0.1, 0.2, 0.3, 0.4)
     ]
-    return max(spaces, key=recall)
+    tried = [(settings, _index(data, ll.RelativeSpace(**settings).fit(_fitted(data)))) for settings in grid]
+    return max(tried, key=recall)
 
 
 def train(epochs: int = 30) -> Part:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from latentlink import _checks
+from latentlink._processes import run_here
 
 ENGINES = ["local", "ray"]
 
@@ -34,17 +35,7 @@ def run_tasks(
     _checks.one_of("engine", engine, ENGINES)
     if engine == "ray":
         return _by_ray(tasks, address)
-    if _checks.integer("workers", workers, low=1) == 1:
-        return [task() for task in tasks]
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(_call, tasks))
-
-
-def _call(task: Callable[[], bytes]) -> bytes:
-    return task()
+    return run_here(tasks, workers=workers)
 
 
 def _by_ray(tasks: Sequence[Callable[[], bytes]], address: str | None) -> list[bytes]:

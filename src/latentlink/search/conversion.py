@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latentlink import _checks, _files
+from latentlink._processes import run_here
 from latentlink.io import HashingStream, arrow_writer, open_vectors
 from latentlink.search.gate import Space
 
@@ -176,15 +177,7 @@ def convert(
         quarantine=quarantine,
     )
     with prepared(out, plan):
-        if workers == 1:
-            records = [task.run() for task in tasks]
-        else:
-            from concurrent.futures import ProcessPoolExecutor
-            from multiprocessing import get_context
-
-            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-                records = list(pool.map(Task.run, tasks))
-        return finished(out, plan, records)
+        return finished(out, plan, run_here([task.run for task in tasks], workers=workers))
 
 
 def plan_tasks(
