@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weince_study import CONFIGURATION, HERE, RESULTS, chosen_temperature, configuration, unpacked
+from weince_study import (
+    CONFIGURATION,
+    HERE,
+    RESULTS,
+    chosen_temperature,
+    configuration,
+    methods,
+    tuned,
+    unpacked,
+)
 
 from latentlink.evaluate import holm, paired_difference, spearman_pseudo_values
 from latentlink.report.training_plots import draw_deciles, draw_differences
@@ -50,12 +59,12 @@ def contrasts(plan: dict[str, Any], task: str, runs: Runs, results: Path) -> lis
     rival = (task, "infonce", base)
     found = [
         (f"{method} − infonce, both at {base:g}", (task, method, base), rival)
-        for method in plan["methods"]
+        for method in methods(plan, task)
         if method not in ("infonce", "untrained")
     ]
-    chosen = {method: chosen_temperature(plan, task, method, results) for method in plan["tuned"]}
+    chosen = {method: chosen_temperature(plan, task, method, results) for method in tuned(plan, task)}
     if chosen["infonce"] is not None:
-        for method in plan["tuned"][1:]:
+        for method in tuned(plan, task)[1:]:
             if chosen[method] is not None:
                 name = f"{method} at {chosen[method]:g} − infonce at {chosen['infonce']:g}, both tuned"
                 found.append((name, (task, method, chosen[method]), (task, "infonce", chosen["infonce"])))
@@ -111,7 +120,7 @@ def task_section(
         lines += ["", f"![differences](weince_{task}.png)", ""]
     base = {
         method: mine[task, method, fixed["temperature"]]
-        for method in plan["methods"]
+        for method in methods(plan, task)
         if (task, method, fixed["temperature"]) in mine
     }
     histories = {

@@ -58,13 +58,12 @@ def jobs(results: Path = RESULTS, tasks: list[str] | None = None) -> list[Job]:
     found: list[Job] = []
     for place, seed in enumerate(plan["seeds"]):
         for task, fixed in plan["tasks"].items():
-            for method in plan["methods"]:
-                if (task, method) != ("sts", "weince-script"):
-                    found.append(Job(task, method, fixed["temperature"], seed, False))
+            for method in methods(plan, task):
+                found.append(Job(task, method, fixed["temperature"], seed, False))
         if place == 0:
             found.extend(tuning_jobs(plan))
         for task in plan["tasks"]:
-            for method in plan["tuned"]:
+            for method in tuned(plan, task):
                 chosen = chosen_temperature(plan, task, method, results)
                 if chosen is not None:
                     found.append(Job(task, method, chosen, seed, False))
@@ -72,12 +71,23 @@ def jobs(results: Path = RESULTS, tasks: list[str] | None = None) -> list[Job]:
     return [job for job in found if tasks is None or job.task in tasks]
 
 
+def methods(plan: dict[str, Any], task: str) -> list[str]:
+    """List the methods of a task."""
+    return [method for method in plan["methods"] if method not in plan["tasks"][task].get("without", ())]
+
+
+def tuned(plan: dict[str, Any], task: str) -> list[str]:
+    """List the methods of a task whose temperature is tuned, the rival first."""
+    left_out = plan["tasks"][task].get("without", ())
+    return [method for method in plan["tuned"] if f"tuned {method}" not in left_out]
+
+
 def tuning_jobs(plan: dict[str, Any]) -> list[Job]:
     """List the runs that choose temperatures."""
     return [
         Job(task, method, temperature, plan["tuning_seed"], True)
         for task, fixed in plan["tasks"].items()
-        for method in plan["tuned"]
+        for method in tuned(plan, task)
         for temperature in fixed["temperature_grid"]
     ]
 

@@ -18,7 +18,7 @@ from latentlink.train.augment import apply_views, draw_views  # noqa: E402
 from latentlink.train.chunked import chunked_backward  # noqa: E402
 from latentlink.train.monitor import observe  # noqa: E402
 from latentlink.train.objective import ScriptLoss, make_loss  # noqa: E402
-from latentlink.train.settings import save_settings  # noqa: E402
+from latentlink.train.settings import LOSSES, save_settings  # noqa: E402
 
 
 def generator(seed=0):
@@ -259,6 +259,12 @@ def test_loss_of_each_name():
     released = make_loss(TextSettings(loss="weince-released"), two_views=False)
     assert (released.gate.evidence, released.layout) == ("regression", "one_way")
     assert make_loss(ImageSettings(loss="weince-paper"), two_views=True).gate.beta == "estimated"
+    gates = {name: make_loss(ImageSettings(loss=name), two_views=True).gate for name in LOSSES[1:4]}
+    assert {name: (gate.pivot, gate.beta) for name, gate in gates.items()} == {
+        "weince": (0.05, "estimated"),
+        "weince-wide": (0.2, "estimated"),
+        "weince-unit": (0.05, "unit"),
+    }
 
 
 def test_mistakes_are_named(tmp_path):

@@ -37,9 +37,8 @@ def make_loss(settings: Settings, *, two_views: bool) -> nn.Module:
         return WEINCELoss.paper(temperature, layout=layout)
     if settings.loss == "weince-released":
         return WEINCELoss.released(temperature, layout=layout)
-    return WEINCELoss(
-        temperature, layout=layout, beta="unit" if settings.loss == "weince-unit" else "estimated"
-    )
+    ours: dict[str, Any] = {"weince": {}, "weince-wide": {"pivot": 0.2}, "weince-unit": {"beta": "unit"}}
+    return WEINCELoss(temperature, layout=layout, **ours[settings.loss])
 
 
 def over_processes(loss: nn.Module, z0: Tensor, z1: Tensor) -> Tensor:

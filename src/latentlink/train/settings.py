@@ -11,7 +11,15 @@ from typing import Any
 from latentlink import _checks
 from latentlink._files import read_json, write_json
 
-LOSSES = ("infonce", "weince", "weince-unit", "weince-paper", "weince-released", "weince-script")
+LOSSES = (
+    "infonce",
+    "weince",
+    "weince-wide",
+    "weince-unit",
+    "weince-paper",
+    "weince-released",
+    "weince-script",
+)
 OPTIMIZERS = ("adam", "adamw", "lars", "sgd")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -22,11 +30,12 @@ class Settings:
 
     Attributes
     ----------
-    loss : {"infonce", "weince", "weince-unit", "weince-paper", "weince-released", "weince-script"}
+    loss : one of LOSSES
         "infonce" is NT-Xent for two views of images and one-way InfoNCE for text. "weince" is our default
-        gate, "weince-unit" the same with exponent 1, "weince-paper" the paper's formula, "weince-released"
-        the authors' loss, and "weince-script" the authors' script, which adds two further losses to it (two
-        views only).
+        gate, "weince-wide" the same with a pivot of 0.2 (it opens for nearest negatives of cosine 0.8, not
+        only 0.95), "weince-unit" the default with exponent 1, "weince-paper" the paper's formula,
+        "weince-released" the authors' loss, and "weince-script" the authors' script, which adds two further
+        losses to it (two views only).
     temperature : float
         Divides the similarities.
     batch_size : int
