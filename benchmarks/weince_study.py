@@ -353,7 +353,8 @@ def run(arguments: argparse.Namespace) -> None:
         except InvalidInput as error:
             if "is being written by process" not in str(error):
                 raise
-        Path(f"{path}.lock").unlink(missing_ok=True)
+        else:  # another process's lock is left alone
+            Path(f"{path}.lock").unlink(missing_ok=True)
 
 
 def status(arguments: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.medium
-def test_images_are_trained_resumed_and_judged(tmp_path, run):
+def test_images_are_trained_resumed_judged_and_aligned(tmp_path, run, rng):
     pytest.importorskip("lightning")
     run_ = tmp_path / "run"
     common = ["train", "images", "--data", "digits", "--out", run_, "--quiet", "--json"]
@@ -18,14 +18,26 @@ def test_images_are_trained_resumed_and_judged(tmp_path, run):
     record = json.loads(out)
     assert record["steps"] == 56
     assert {"loss", "blend", "gap", "effective_rank"} <= record["last"].keys()
-    code, (out, _) = run(*common, "--resume")
+    code, (out, _) = run(*common, "--resume", "--report", tmp_path / "r.html")
     assert (code, json.loads(out)["steps"]) == (0, 56)
+    page = (tmp_path / "r.html").read_text()
+    assert "trained 56 steps" in page
+    assert "share of the gradient" in page  # of the figure, whose text stays text
+    assert "<td>learning_rate</td><td>0.003</td>" in page.replace("\n", "").replace(" ", "")
     code, (out, _) = run("evaluate", "labels", run_, "--data", "digits", "--json")
     direct = json.loads(out)
     assert code == 0
     assert direct["knn"]["accuracy"] > 0.6
     code, (out, _) = run("evaluate", "labels", run_ / "features.npz", "--json", "--out", tmp_path / "x.json")
     assert json.loads(out)["knn"] == direct["knn"] == json.loads((tmp_path / "x.json").read_text())["knn"]
+    with np.load(run_ / "features.npz") as stored:  # a second encoder of the same items, by their ids
+        order = rng.permutation(len(stored["ids"]))
+        turned = stored["vectors"][order] @ rng.normal(size=(stored["vectors"].shape[1],) * 2)
+        np.savez(tmp_path / "other.npz", vectors=turned.astype(np.float32), ids=stored["ids"][order])
+    sides = [f"run={run_ / 'features.npz'}", f"other={tmp_path / 'other.npz'}"]
+    code, (out, err) = run("align", tmp_path / "space", *sides, "--n-anchors", 8, "--json")
+    assert code == 0, err
+    assert json.loads(out)["encoders"]["run"]["matched"] == 1797
     code, (_, err) = run(*common, "--resume", "--loss", "infonce")
     assert (code, err) == (
         2,

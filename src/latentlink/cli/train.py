@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from latentlink import _checks
-from latentlink.cli._frame import Json, Quiet, emit
+from latentlink.cli._frame import Json, Quiet, Report, emit
 
 train = typer.Typer(help="Train an encoder of images or texts.", no_args_is_help=True)
 
@@ -42,6 +42,7 @@ def images(
     resume: _Resume = False,
     json: Json = False,
     quiet: Quiet = False,
+    report: Report = None,
 ) -> None:
     """Train on images without labels, by two random views of each; writes their features as well."""
     from latentlink.train import ImageSettings, history, train_images
@@ -63,7 +64,7 @@ def images(
     source = load_images(data, _image_size(settings or load_settings(out)))
     encoder = train_images(source, out, settings, resume=resume, quiet=quiet)
     features = _write_features(out / "features.npz", encoder.encode(source), source)
-    _emit(out, history(out), {"features": str(features)}, json)
+    _emit(out, history(out), {"features": str(features)}, json, report)
 
 
 @train.command()
@@ -81,6 +82,7 @@ def text(
     resume: _Resume = False,
     json: Json = False,
     quiet: Quiet = False,
+    report: Report = None,
 ) -> None:
     """Train on texts without labels, each its own positive under another dropout."""
     from latentlink.train import TextSettings, history, train_text
@@ -96,7 +98,7 @@ def text(
         seed=seed,
     )
     train_text(data, out, _settings(TextSettings, given, resume), column=column, resume=resume, quiet=quiet)
-    _emit(out, history(out), {"model": str(out / "model")}, json)
+    _emit(out, history(out), {"model": str(out / "model")}, json, report)
 
 
 @train.command()
@@ -115,6 +117,7 @@ def pairs(
     resume: _Resume = False,
     json: Json = False,
     quiet: Quiet = False,
+    report: Report = None,
 ) -> None:
     """Train on pairs of texts that belong together; other pairs' texts are the negatives."""
     from latentlink.train import TextSettings, history, train_pairs
@@ -141,7 +144,7 @@ def pairs(
         resume=resume,
         quiet=quiet,
     )
-    _emit(out, history(out), {"model": str(out / "model")}, json)
+    _emit(out, history(out), {"model": str(out / "model")}, json, report)
 
 
 def _image_size(settings: Any) -> int:
@@ -194,7 +197,13 @@ def _write_features(path: Path, vectors: Any, source: Any) -> Path:
     return path
 
 
-def _emit(folder: Path, seen: dict[str, dict[int, float]], written: dict[str, str], as_json: bool) -> None:
+def _emit(
+    folder: Path,
+    seen: dict[str, dict[int, float]],
+    written: dict[str, str],
+    as_json: bool,
+    report: Path | None,
+) -> None:
     last = {name: list(values.values())[-1] for name, values in seen.items() if values}
     record = {"folder": str(folder), **written, "steps": len(seen["loss"]), "last": last}
     shown = [
@@ -203,4 +212,24 @@ def _emit(folder: Path, seen: dict[str, dict[int, float]], written: dict[str, st
         if name in last
     ]
     lines = [f"trained {record['steps']} steps: {', '.join(shown)}", *written.values()]
+    if report is not None:
+        _write_report(folder, lines[0], seen, last, report)
     emit("\n".join(lines), record, as_json=as_json)
+
+
+def _write_report(
+    folder: Path, text: str, seen: dict[str, dict[int, float]], last: dict[str, float], path: Path
+) -> None:
+    from latentlink._files import read_json
+    from latentlink.report.page import Table, page
+    from latentlink.report.training_plots import draw_training
+
+    settings = read_json(folder / "settings.json")
+    page(
+        "A training run",
+        [
+            ("Course", text, [draw_training(seen), Table(["logged", "last value"], list(last.items()))]),
+            ("Settings", "", [Table(["setting", "value"], list(settings.items()))]),
+        ],
+        path,
+    )
