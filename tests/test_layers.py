@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[1] / "src" / "latentlink"
 
 # From the ground up; in one rank only as the order written (a later name may use an earlier one).
 RANKS = [
-    ["_lazy", "_arrays", "_checks", "_files", "_processes"],
+    ["_lazy", "_arrays", "_checks", "_files", "_progress", "_processes"],
     ["_metrics"],
     ["moments", "io"],
     ["similarity", "whitening"],

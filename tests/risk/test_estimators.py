@@ -3,7 +3,6 @@ import pytest
 from tests import slow
 
 from latentlink import InvalidInput
-from latentlink.risk._progress import track
 from latentlink.risk.estimators import RowStatistics, row_statistics, upper_with_virtual
 
 NAMES = {
@@ -84,13 +83,3 @@ def test_too_few_negatives_are_named():
         InvalidInput, match=r"^groups has shape \(3,\); needs \(4,\), one instance for each candidate\.$"
     ):
         row_statistics(np.zeros(2), np.zeros((2, 4)), groups=[0, 1, 2])
-
-
-def test_a_bar_is_drawn_for_a_terminal_only(monkeypatch, capsys):
-    assert list(track(range(3), total=3, what="blocks")) == [0, 1, 2]
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert list(track(range(3), total=3, what="blocks")) == [0, 1, 2]
-    assert "blocks" in capsys.readouterr().err
-    assert list(track(range(3), total=3, what="blocks", show=False)) == [0, 1, 2]
-    assert capsys.readouterr().err == ""

@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,9 +7,9 @@ import pytest
 from latentlink import InvalidInput
 from latentlink.io import write_vectors
 from latentlink.moments import collect
-from latentlink.scale import convert, gather_moments
-from latentlink.search import convert as convert_here
-from latentlink.spaces import RelativeSpace
+from latentlink.scale import engine
+from latentlink.search import convert
+from latentlink.spaces import RelativeSpace, file_moments, fit_files
 
 pytest.importorskip("pyarrow")
 SIZES = {"shard_rows": 256, "batch_rows": 64}
@@ -16,16 +17,25 @@ SIZES = {"shard_rows": 256, "batch_rows": 64}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
+    """(folder, old, new, ids): each encoder's vectors in two files, and as arrays."""
     rng = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("files")
     hidden = rng.standard_normal((2500, 8))
-    old = (hidden @ rng.standard_normal((8, 12)) + 3).astype(np.float32)
-    new = (hidden @ rng.standard_normal((8, 16))).astype(np.float32)
+    arrays = {
+        "old": (hidden @ rng.standard_normal((8, 12)) + 3).astype(np.float32),
+        "new": (hidden @ rng.standard_normal((8, 16))).astype(np.float32),
+    }
     ids = np.array([f"doc {i}" for i in range(2500)])
-    write_vectors(folder / "a.arrow", old[:1500], ids=ids[:1500])
-    write_vectors(folder / "b.parquet", old[1500:], ids=ids[1500:])
-    space = RelativeSpace(n_anchors=8).fit({"old": old[:500], "new": new[:500]})
-    return [folder / "a.arrow", folder / "b.parquet"], old, ids, space
+    for name, x in arrays.items():
+        write_vectors(folder / f"{name}-a.arrow", x[:1500], ids=ids[:1500])
+        write_vectors(folder / f"{name}-b.parquet", x[1500:], ids=ids[1500:])
+    return {name: [folder / f"{name}-a.arrow", folder / f"{name}-b.parquet"] for name in arrays}, arrays, ids
+
+
+@pytest.fixture(scope="module")
+def space(files):
+    _, arrays, _ = files
+    return RelativeSpace(n_anchors=8).fit({name: x[:500] for name, x in arrays.items()})
 
 
 @pytest.fixture(scope="module")
@@ -48,50 +58,81 @@ def contents(folder):
 
 
 def test_shards_add_up_to_one_pass(files):
-    paths, old, ids, _ = files
-    state = gather_moments("old", paths, support_size=50, **SIZES)
-    whole = collect("old", [(old, ids)], shift=state.shift, support_size=50)
+    paths, arrays, ids = files
+    state = file_moments("old", paths["old"], support_size=50, **SIZES)
+    whole = collect("old", [(arrays["old"], ids)], shift=state.shift, support_size=50)
     np.testing.assert_allclose(state.mean, whole.mean, rtol=1e-6)
     np.testing.assert_allclose(state.covariance, whole.covariance, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(state.support_ids, whole.support_ids)
 
 
+def test_tasks_may_end_in_any_order(files):
+    """An engine that runs the last task first gives the same bits, since it returns results in order."""
+    paths, _, _ = files
+
+    def backwards(tasks):
+        return reversed([task() for task in reversed(tasks)])
+
+    same(file_moments("old", paths["old"], run=backwards, **SIZES), file_moments("old", paths["old"], **SIZES))
+
+
 @pytest.mark.medium
-def test_processes_give_the_same_bits(files, tmp_path):
-    paths, _, _, space = files
-    same(gather_moments("old", paths, **SIZES), gather_moments("old", paths, workers=2, **SIZES))
-    convert(paths, tmp_path / "two", space=space, source="old", workers=2, **SIZES)
-    convert(paths, tmp_path / "one", space=space, source="old", **SIZES)
+def test_processes_give_the_same_bits(files, space, tmp_path):
+    paths, _, _ = files
+    two = engine("local", workers=2)
+    same(file_moments("old", paths["old"], **SIZES), file_moments("old", paths["old"], run=two, **SIZES))
+    convert(paths["old"], tmp_path / "two", space=space, source="old", run=two, **SIZES)
+    convert(paths["old"], tmp_path / "one", space=space, source="old", **SIZES)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_same_moments(files, cluster):
-    paths, _, _, _ = files
-    local = gather_moments("old", paths, n_folds=3, **SIZES)
-    far = gather_moments("old", paths, n_folds=3, engine="ray", **SIZES)
+    paths, _, _ = files
+    local = file_moments("old", paths["old"], n_folds=3, **SIZES)
+    far = file_moments("old", paths["old"], n_folds=3, run=engine("ray"), **SIZES)
     np.testing.assert_allclose(far.covariance, local.covariance, rtol=1e-10)
     same(local, far)
 
 
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
-def test_ray_writes_the_same_shards_and_resumes(files, cluster, tmp_path):
-    paths, _, _, space = files
-    convert_here(paths, tmp_path / "here", space=space, source="old", target="new", **SIZES)
-    done = convert(paths, tmp_path / "ray", space=space, source="old", target="new", engine="ray", **SIZES)
+def test_ray_fits_the_same_space(files, cluster):
+    paths, arrays, _ = files
+    here = fit_files(RelativeSpace(8), paths, **SIZES)
+    far = fit_files(RelativeSpace(8), paths, run=engine("ray"), **SIZES)
+    for name in ["old", "new"]:
+        np.testing.assert_allclose(far.encoders_[name].map, here.encoders_[name].map, rtol=1e-10)
+        assert far.fingerprint(name) == here.fingerprint(name)
+    assert here.evaluate({name: x[2000:] for name, x in arrays.items()}).mean("space") > 0.9
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")
+def test_ray_writes_the_same_shards_and_resumes(files, space, cluster, tmp_path):
+    paths, _, _ = files
+    job = partial(convert, paths["old"], space=space, source="old", target="new", **SIZES)
+    job(tmp_path / "here")
+    done = job(tmp_path / "ray", run=engine("ray"))
     expected = contents(tmp_path / "here")
     assert done.rows == 2500
-    for name in [name for name in expected if name.endswith(".arrow")]:
-        assert (tmp_path / "ray" / name).read_bytes() == expected[name]
+    assert contents(tmp_path / "ray") == expected
     (tmp_path / "ray" / "part-00002.arrow").unlink()
     (tmp_path / "ray" / "manifest.json").unlink()
-    convert(paths, tmp_path / "ray", space=space, source="old", target="new", engine="ray", **SIZES)
-    assert (tmp_path / "ray" / "part-00002.arrow").read_bytes() == expected["part-00002.arrow"]
+    job(tmp_path / "ray", run=engine("ray"))
+    assert contents(tmp_path / "ray") == expected
 
 
-def test_an_unknown_engine_is_refused(files):
-    paths, _, _, _ = files
-    with pytest.raises(InvalidInput, match="engine is 'spark'; needs one of 'local', 'ray'"):
-        gather_moments("old", paths, engine="spark")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "spark"}, "engine is 'spark'; needs one of 'local', 'ray'"),
+        ({"workers": 0}, "workers is 0; needs a whole number >= 1"),
+        ({"address": "auto"}, 'address is of a Ray cluster, but engine is "local"; pass engine="ray"'),
+        ({"name": "ray", "workers": 2}, 'workers are of the local engine; engine="ray" takes what its cluster'),
+    ],
+)
+def test_an_engine_that_makes_no_sense_is_refused(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        engine(**options)

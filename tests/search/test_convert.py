@@ -7,6 +7,7 @@ import pytest
 
 from latentlink import InvalidInput
 from latentlink.io import read_vectors, write_vectors
+from latentlink.scale import engine
 from latentlink.search import Index, convert, read_conversion
 from latentlink.spaces import RelativeSpace, load_space
 
@@ -57,7 +58,7 @@ def test_workers_and_reruns_write_the_same_bytes(corpus, tmp_path):
     run(corpus, tmp_path / "one")
     before = contents(tmp_path / "one")
     run(corpus, tmp_path / "one")
-    run(corpus, tmp_path / "two", workers=2)
+    run(corpus, tmp_path / "two", run=engine("local", workers=2))
     assert contents(tmp_path / "one") == before == contents(tmp_path / "two")
 
 
@@ -98,6 +99,20 @@ def test_bad_rows_are_errors_or_go_to_quarantine(corpus, tmp_path):
     assert done.rows == 999
     assert '"id": "doc 2077"' in (tmp_path / "loose" / "part-00000.bad.jsonl").read_text()
     assert not (tmp_path / "loose" / "part-00001.bad.jsonl").exists()
+
+
+def test_rows_without_ids_are_numbered_through_all_files(corpus, tmp_path):
+    folder, space = corpus
+    old, _ = read_vectors(folder / "b.arrow")
+    for name, part in [("one", old[:300]), ("two", old[300:700])]:
+        np.save(tmp_path / f"{name}.npy", part)
+    files = [tmp_path / "one.npy", tmp_path / "two.npy"]
+    done = convert(files, tmp_path / "out", space=space, source="old", shard_rows=128, batch_rows=64)
+    np.testing.assert_array_equal(
+        np.concatenate([read_vectors(path)[1] for path in done.paths]), np.arange(700)
+    )
+    with pytest.raises(InvalidInput, match=r"b.arrow has ids and .*two.npy has none; give all"):
+        convert([*files, folder / "b.arrow"], tmp_path / "mixed", space=space, source="old")
 
 
 def test_a_converted_corpus_is_searched(corpus, tmp_path):

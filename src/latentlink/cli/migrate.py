@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from latentlink.cli._frame import CheckFailed, Json, Seed, emit
+from latentlink.cli._frame import CheckFailed, Json, Quiet, Seed, emit
 
 migrate = typer.Typer(help="Move an index to a new encoder without re-embedding it.", no_args_is_help=True)
 
@@ -64,6 +64,7 @@ def convert(
         bool, typer.Option("--quarantine", help="List rows that are not finite and leave them out.")
     ] = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Convert the corpus, shard by shard; run it again after any interruption."""
     from latentlink import scale
@@ -72,10 +73,7 @@ def convert(
     state, _ = jobs.convert_corpus(
         jobs.open_migration(folder),
         files,
-        job=scale.convert,
-        engine=engine,
-        workers=workers,
-        address=address,
+        run=scale.engine(engine, workers=workers, address=address, progress=not (quiet or json)),
         quarantine=quarantine,
     )
     _say(state, json)

@@ -5,10 +5,11 @@
 
 from latentlink.io._numpy import read_npz
 from latentlink.io.sink import HashingStream, arrow_writer, write_vectors
-from latentlink.io.source import BATCH_ROWS, SUFFIXES, Batch, VectorFile, open_vectors, read_vectors
+from latentlink.io.source import BATCH_ROWS, SHARD_ROWS, SUFFIXES, Batch, VectorFile, open_vectors, read_vectors
 
 __all__ = [
     "BATCH_ROWS",
+    "SHARD_ROWS",
     "SUFFIXES",
     "Batch",
     "HashingStream",

@@ -18,7 +18,9 @@ from latentlink.io._numpy import Npy, Npz
 from latentlink.io._raw import BINS, VECS, Bin, Vecs
 from latentlink.io._reader import AnyArray, Reader
 
-BATCH_ROWS = 16_384
+# 4,096 x 768 float32 are 12 MiB: below malloc's 32 MiB limit, so blocks are used again and not mapped anew.
+BATCH_ROWS = 4096
+SHARD_ROWS = 32 * BATCH_ROWS  # of one task, where a job is cut into tasks
 _TABLES: dict[str, type[Npz | Parquet | Arrow | Hdf5 | JsonLines | Safetensors]] = {
     ".npz": Npz,
     ".parquet": Parquet,

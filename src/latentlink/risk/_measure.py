@@ -14,8 +14,8 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._arrays import to_numpy
+from latentlink._progress import track
 from latentlink.links import Link
-from latentlink.risk._progress import track
 from latentlink.risk.estimators import FloatArray, RowStatistics, row_statistics
 
 # Logits in one block; the statistics hold about five arrays of this size, in float64.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,24 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from latentlink import _checks, _files
-from latentlink._processes import run_here
-from latentlink.io import HashingStream, arrow_writer, open_vectors
+from latentlink._processes import Runner, run_here
+from latentlink.io import BATCH_ROWS, SHARD_ROWS, HashingStream, arrow_writer, open_vectors
 from latentlink.search.gate import Space
 
-FORMAT = 1
-# 4,096 x 768 float32 are 12 MiB: below malloc's 32 MiB limit, so blocks are used again and not mapped anew.
-BATCH_ROWS = 4096
-SHARD_ROWS = 32 * BATCH_ROWS
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Rows `start` to `stop` of one file, which become one file of the output."""
+    """Rows `start` to `stop` of one file, which become one file of the output.
+
+    Through all files, the first of them is row `number`.
+    """
 
     name: str
     file: str
     start: int
     stop: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class Task:
     id_column: str | None
     quarantine: bool
 
-    def run(self) -> dict[str, Any]:
-        """Write the shard and its record unless both stand already, and return the record."""
+    def __call__(self) -> bytes:
+        """Write the shard and its record unless both stand already, and return the record as JSON."""
+        return json.dumps(self._record()).encode()
+
+    def _record(self) -> dict[str, Any]:
         folder = Path(self.folder)
         target = folder / self.shard.name
         record_path = target.with_suffix(".json")
@@ -60,13 +65,13 @@ class Task:
         with _files.replacing(bad) as bad_rows, _files.replacing(target) as temporary:
             with open(temporary, "wb") as raw:
                 stream = HashingStream(raw)
-                for batch in self._batches(bad_rows if self.quarantine else None):
-                    y = self._mapped(batch.vectors)
+                for vectors, ids in self._batches(bad_rows if self.quarantine else None):
+                    y = self._mapped(vectors)
                     if not rows:
                         columns = y.shape[1]
                         writer = arrow_writer(stream, columns)  # type: ignore[arg-type]
                         write = writer.__enter__()
-                    write(y, batch.ids)
+                    write(y, ids)
                     rows += len(y)
                 if not rows:
                     raise _checks.InvalidInput(
@@ -80,12 +85,14 @@ class Task:
         _files.write_json(record_path, record)  # last: a shard without its record is written again
         return record
 
-    def _batches(self, bad: Path | None) -> Iterator[Any]:
+    def _batches(self, bad: Path | None) -> Iterator[tuple[Any, Any]]:
         file = open_vectors(self.shard.file, vector_column=self.vector_column, id_column=self.id_column)
-        batches = file.batches(
+        for batch in file.batches(
             batch_rows=self.batch_rows, start=self.shard.start, stop=self.shard.stop, quarantine=bad
-        )
-        return (batch for batch in batches if len(batch.vectors))
+        ):
+            if len(batch.vectors):
+                numbers = batch.rows + (self.shard.number - self.shard.start)
+                yield batch.vectors, batch.ids if file.has_ids else numbers
 
     def _mapped(self, x: Any) -> Any:
         if self.target is None:
@@ -101,7 +108,7 @@ class Conversion:
     ----------
     folder : Path
     shards : tuple of dict
-        Name, file, start, stop, rows, dimension and sha256 of each, in order.
+        Name, file, start, stop, number, rows, dimension and sha256 of each, in order.
     """
 
     folder: Path
@@ -127,17 +134,17 @@ def convert(
     target: str | None = None,
     shard_rows: int = SHARD_ROWS,
     batch_rows: int = BATCH_ROWS,
-    workers: int = 1,
     vector_column: str | None = None,
     id_column: str | None = None,
     quarantine: bool = False,
+    run: Runner = run_here,
 ) -> Conversion:
     """Convert files of vectors, shard by shard; run it again after any interruption.
 
     Parameters
     ----------
     files : sequence of paths
-        See `latentlink.io.open_vectors`. They are only read.
+        See `latentlink.io.open_vectors`. They are only read. Without ids, rows are numbered through all files.
     folder : path
         Receives ``part-00000.arrow`` (ids and vectors, float32), its record ``part-00000.json``, and at the
         end ``manifest.json``.
@@ -148,11 +155,12 @@ def convert(
         Translate into this encoder's own space; into the shared space when left out.
     shard_rows, batch_rows : int
         Both are counted from the start of each file, so a rerun writes the same bytes.
-    workers : int
-        Processes; each writes whole shards.
     vector_column, id_column : str, optional
     quarantine : bool
         Leave out rows that are not finite and list them in ``part-00000.bad.jsonl``; otherwise an error.
+    run : callable
+        Runs the tasks, one a shard: here, one after the other, unless `latentlink.scale.engine` says on processes
+        or on Ray. The shards are the same, byte for byte. On a cluster every node must see files and folder alike.
 
     Returns
     -------
@@ -161,63 +169,22 @@ def convert(
     Raises
     ------
     InvalidInput
-        `folder` holds another conversion, another process is converting into it, or a row is not finite.
+        `folder` holds another conversion, another process is converting into it, a row is not finite, or some
+        files have ids and others none.
     """
-    out = Path(folder)
-    tasks, plan = plan_tasks(
-        files,
-        out,
-        space=space,
-        source=source,
-        target=target,
-        shard_rows=shard_rows,
-        batch_rows=batch_rows,
-        vector_column=vector_column,
-        id_column=id_column,
-        quarantine=quarantine,
-    )
-    with prepared(out, plan):
-        return finished(out, plan, run_here([task.run for task in tasks], workers=workers))
-
-
-def plan_tasks(
-    files: Sequence[str | os.PathLike[str]],
-    folder: Path,
-    *,
-    space: Space,
-    source: str,
-    target: str | None,
-    shard_rows: int,
-    batch_rows: int,
-    vector_column: str | None,
-    id_column: str | None,
-    quarantine: bool,
-) -> tuple[list[Task], dict[str, Any]]:
-    """Return the tasks of a conversion, in order, and the plan that identifies it."""
+    out = Path(folder).resolve()
     _checks.one_of("source", source, space.names)
     if target is not None:
         _checks.one_of("target", target, space.names)
     _checks.integer("batch_rows", batch_rows, low=1)
     _checks.integer("shard_rows", shard_rows, low=batch_rows)
-    tasks: list[Task] = []
-    inputs = []
-    for name in map(str, files):
-        file = open_vectors(name, vector_column=vector_column, id_column=id_column)
-        if file.dimension != space.dimension(source):
-            raise _checks.InvalidInput(
-                f"{name} has {file.dimension} columns but {source!r} in this space has {space.dimension(source)}; "
-                "is it of another encoder?"
-            )
-        inputs.append({"name": Path(name).name, "rows": file.rows, "digest": _ends(Path(name))})
-        for start in range(0, file.rows, shard_rows):
-            shard = Shard(f"part-{len(tasks):05d}.arrow", name, start, min(start + shard_rows, file.rows))
-            tasks.append(
-                Task(
-                    shard, str(folder), space, source, target, batch_rows, vector_column, id_column, quarantine
-                )
-            )
-    if not tasks:
-        raise _checks.InvalidInput("files hold no rows; needs at least one.")
+    shards, inputs = _cut(
+        files, space, source, shard_rows, {"vector_column": vector_column, "id_column": id_column}
+    )
+    tasks = [
+        Task(shard, str(out), space, source, target, batch_rows, vector_column, id_column, quarantine)
+        for shard in shards
+    ]
     plan = {
         "format": FORMAT,
         "source": source,
@@ -228,11 +195,49 @@ def plan_tasks(
         "quarantine": quarantine,
         "files": inputs,
     }
-    return tasks, plan
+    with _prepared(out, plan):
+        records = [json.loads(record) for record in run(tasks)]
+        _files.write_json(out / "manifest.json", {**plan, "shards": records})
+    return Conversion(Path(folder), tuple(records))
+
+
+def _cut(
+    files: Sequence[str | os.PathLike[str]],
+    space: Space,
+    source: str,
+    shard_rows: int,
+    columns: dict[str, str | None],
+) -> tuple[list[Shard], list[dict[str, Any]]]:
+    """Return the shards of the files, in order, and what identifies each file."""
+    shards: list[Shard] = []
+    inputs: list[dict[str, Any]] = []
+    with_ids: dict[bool, Path] = {}
+    number = 0
+    for path in map(Path, files):
+        file = open_vectors(path, **columns)
+        if file.dimension != space.dimension(source):
+            raise _checks.InvalidInput(
+                f"{path} has {file.dimension} columns but {source!r} in this space has {space.dimension(source)}; "
+                "is it of another encoder?"
+            )
+        with_ids[file.has_ids] = path
+        if len(with_ids) == 2:
+            raise _checks.InvalidInput(
+                f"{with_ids[True]} has ids and {with_ids[False]} has none; give all files ids, or none of them."
+            )
+        inputs.append({"name": path.name, "rows": file.rows, "digest": _ends(path)})
+        for start in range(0, file.rows, shard_rows):
+            stop = min(start + shard_rows, file.rows)
+            name = f"part-{len(shards):05d}.arrow"
+            shards.append(Shard(name, str(path.resolve()), start, stop, number + start))
+        number += file.rows
+    if not shards:
+        raise _checks.InvalidInput("files hold no rows; needs at least one.")
+    return shards, inputs
 
 
 @contextmanager
-def prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
+def _prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
     """Hold the folder of a conversion: its lock, its plan, and no remains of a killed run."""
     folder.mkdir(parents=True, exist_ok=True)
     with _files.locked(folder / "conversion"):
@@ -249,12 +254,6 @@ def prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
         else:
             _files.write_json(path, plan)
         yield
-
-
-def finished(folder: Path, plan: dict[str, Any], records: list[dict[str, Any]]) -> Conversion:
-    """Write the manifest of all shards and return the conversion."""
-    _files.write_json(folder / "manifest.json", {**plan, "shards": records})
-    return Conversion(folder, tuple(records))
 
 
 def read_conversion(folder: str | os.PathLike[str], *, verify: bool = True) -> Conversion:

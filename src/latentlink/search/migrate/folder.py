@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -119,21 +119,18 @@ def open_migration(folder: str | os.PathLike[str]) -> Migration:
 def convert_corpus(
     migration: Migration,
     files: Sequence[str | os.PathLike[str]],
-    *,
-    job: Callable[..., Conversion] = convert,
     **options: Any,
 ) -> tuple[Migration, Conversion]:
     """Convert the old encoder's files into ``converted/``; run it again after any interruption.
 
-    `options` are those of `job`: `latentlink.search.convert`, or `latentlink.scale.convert` with its engines.
-    A query-side migration has nothing to convert.
+    `options` are those of `latentlink.search.convert`. A query-side migration has nothing to convert.
     """
     if migration.direction == "query":
         raise _checks.InvalidInput(
             'direction is "query": the corpus stays as it is; translate the queries instead.'
         )
     target = migration.new if migration.direction == "corpus" else None
-    done = job(
+    done = convert(
         files,
         migration.folder / "converted",
         space=load(migration),

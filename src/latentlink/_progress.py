@@ -10,7 +10,23 @@ T = TypeVar("T")
 
 
 def track(items: Iterable[T], *, total: int, what: str, show: bool = True) -> Iterator[T]:
-    """Yield the items, drawing a bar when there are several and stderr is a terminal."""
+    """Yield the items, drawing a bar when there are several and stderr is a terminal.
+
+    Parameters
+    ----------
+    items : iterable
+    total : int
+        How many there are.
+    what : str
+        What is counted, such as "shards".
+    show : bool
+        False draws nothing, even on a terminal.
+
+    Examples
+    --------
+    >>> list(track(range(3), total=3, what="shards"))
+    [0, 1, 2]
+    """
     if not show or total < 2 or not sys.stderr.isatty():
         yield from items
         return
