@@ -10,11 +10,18 @@ import typer
 
 from latentlink._checks import InvalidInput
 from latentlink.cli._frame import Json, Quiet, Seed, emit
+from latentlink.cli._jobs import Address, Engine, Workers
 
 
 def align(
     space: Annotated[Path, typer.Argument(help="Folder to write the space to.")],
-    files: Annotated[list[str], typer.Argument(help="NAME=FILE, at least two; joined on ids, else on rows.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="NAME=FILE, at least two; joined on ids, else on rows. A pattern such as old='part-*.arrow' "
+            "stands for several files in the order of their names."
+        ),
+    ],
     anchors: Annotated[
         str, typer.Option("--anchors", help="gcca, param, kmeans, farthest, random or auto.")
     ] = "gcca",
@@ -29,20 +36,25 @@ def align(
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Read files once in bounded memory; anchors from a sample.")
     ] = False,
+    engine: Engine = "local",
+    workers: Workers = 1,
+    address: Address = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a shared space and save it."""
+    """Fit a shared space and save it. Several files of one encoder, workers or Ray read as --streaming does."""
+    from latentlink import scale
     from latentlink.spaces import RelativeSpace, fit_files
 
+    run = scale.engine(engine, workers=workers, address=address, progress=not (quiet or json))
     amount = shrinkage_of(shrinkage)
     fitted = RelativeSpace(n_anchors, anchors, similarity, normalisation, amount, seed=seed)
-    named = pairs_of(files)
-    if streaming:
-        fit_files(fitted, {name: [path] for name, path in named.items()})
+    named = {name: matching(path) for name, path in pairs_of(files).items()}
+    if streaming or engine != "local" or workers > 1 or any(len(paths) > 1 for paths in named.values()):
+        fit_files(fitted, named, run=run)
     else:
-        vectors, ids = read_spaces(named)
+        vectors, ids = read_spaces({name: paths[0] for name, paths in named.items()})
         fitted.fit(vectors, ids=ids)
     fitted.save(space)
     record = {
@@ -88,6 +100,16 @@ def pairs_of(files: list[str]) -> dict[str, Path]:
             raise InvalidInput(f"{name!r} is given twice; needs distinct names.")
         named[name] = Path(path)
     return named
+
+
+def matching(path: Path) -> list[Path]:
+    """Return the files that a pattern stands for, in the order of their names; a plain path stands for itself."""
+    if path.exists() or not set("*?[") & set(str(path)):
+        return [path]
+    found = sorted(path.parent.glob(path.name))
+    if not found:
+        raise InvalidInput(f"{path} matches no file; check the path.")
+    return found
 
 
 def read_spaces(named: dict[str, Path]) -> tuple[dict[str, object], dict[str, object] | None]:

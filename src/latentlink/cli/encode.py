@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from latentlink.cli._frame import Json, emit
+from latentlink.cli._frame import Json, Quiet
+from latentlink.cli._jobs import Address, Engine, Files, Result, Workers, map_files
 
 
 def encode(
     space: Annotated[Path, typer.Argument(help="Folder of the space.")],
-    vectors: Annotated[Path, typer.Argument(help="File of vectors.")],
-    result: Annotated[
-        Path, typer.Argument(help="File to write: .arrow is streamed, others are held in memory.")
-    ],
+    vectors: Files,
+    result: Result,
     source: Annotated[str, typer.Option("--source", help="Name of the encoder that made the vectors.")],
+    engine: Engine = "local",
+    workers: Workers = 1,
+    address: Address = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Encode a file of vectors into the shared space."""
-    from latentlink.spaces import encode_file, load_space
-
-    rows = encode_file(load_space(space), vectors, result, source=source)
-    emit(f"{result}: {rows} rows", {"rows": rows, "out": str(result)}, as_json=json)
+    """Encode files of vectors into the shared space."""
+    map_files(space, vectors, result, source, None, (engine, workers, address), json=json, quiet=quiet)

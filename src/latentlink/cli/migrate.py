@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from latentlink.cli._frame import CheckFailed, Json, Quiet, Seed, emit
+from latentlink.cli._jobs import Address, Engine, Workers
 
 migrate = typer.Typer(help="Move an index to a new encoder without re-embedding it.", no_args_is_help=True)
 
@@ -55,11 +56,9 @@ def fit(
 def convert(
     folder: Folder,
     files: Annotated[list[Path], typer.Argument(help="The old encoder's files; they are only read.")],
-    engine: Annotated[str, typer.Option("--engine", help="local or ray.")] = "local",
-    workers: Annotated[int, typer.Option("--workers", help="Processes of the local engine.")] = 1,
-    address: Annotated[
-        str | None, typer.Option("--address", help="Of a Ray cluster; without it Ray runs here.")
-    ] = None,
+    engine: Engine = "local",
+    workers: Workers = 1,
+    address: Address = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="List rows that are not finite and leave them out.")
     ] = False,

@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from latentlink.cli._frame import Json, emit
+from latentlink.cli._frame import Json, Quiet
+from latentlink.cli._jobs import Address, Engine, Files, Result, Workers, map_files
 
 
 def translate(
     space: Annotated[Path, typer.Argument(help="Folder of the space.")],
-    vectors: Annotated[Path, typer.Argument(help="File of vectors.")],
-    result: Annotated[
-        Path, typer.Argument(help="File to write: .arrow is streamed, others are held in memory.")
-    ],
+    vectors: Files,
+    result: Result,
     source: Annotated[str, typer.Option("--source", help="Name of the encoder that made the vectors.")],
     target: Annotated[str, typer.Option("--target", help="Name of the encoder whose vectors are wanted.")],
+    engine: Engine = "local",
+    workers: Workers = 1,
+    address: Address = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Translate a file of vectors into another encoder's own space."""
-    from latentlink.spaces import encode_file, load_space
-
-    rows = encode_file(load_space(space), vectors, result, source=source, target=target)
-    emit(f"{result}: {rows} rows", {"rows": rows, "out": str(result)}, as_json=json)
+    """Translate files of vectors into another encoder's own space."""
+    map_files(space, vectors, result, source, target, (engine, workers, address), json=json, quiet=quiet)
