@@ -12,9 +12,13 @@ need("torch", extra="text", job="latentlink.integrations.sentence_transformers")
 
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from latentlink import losses  # noqa: E402
+from latentlink.losses.gather import DistributedLoss  # noqa: E402
+
+_WHOLE = "prompt_length"  # one value for the batch, in whatever form
 
 
 class InfoNCELoss(nn.Module):
@@ -30,6 +34,9 @@ class InfoNCELoss(nn.Module):
     mini_batch_size : int, optional
         Encode at most so many texts at a time and encode them again in the backward pass: the memory is that of
         a mini-batch, the value and the gradient are those of the whole batch.
+    gather_across_devices : bool
+        Score against the rows of all processes: the value and, under DDP, the gradient are those of one process
+        on the whole batch, hard negatives and an uneven last batch included.
     options
         Keyword options of the loss.
 
@@ -53,6 +60,7 @@ class InfoNCELoss(nn.Module):
         *,
         symmetric: bool = False,
         mini_batch_size: int | None = None,
+        gather_across_devices: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -62,8 +70,10 @@ class InfoNCELoss(nn.Module):
         self.mini_batch_size = (
             None if mini_batch_size is None else _checks.integer("mini_batch_size", mini_batch_size, low=1)
         )
+        self.gather_across_devices = gather_across_devices
         self.options = options
-        self.loss = self._make("symmetric" if symmetric else "one_way", 1.0 / self.scale, options)
+        loss = self._make("symmetric" if symmetric else "one_way", 1.0 / self.scale, options)
+        self.loss = DistributedLoss(loss) if gather_across_devices else loss
 
     def _make(self, layout: str, temperature: float, options: dict[str, Any]) -> nn.Module:
         if layout == "symmetric":
@@ -72,42 +82,40 @@ class InfoNCELoss(nn.Module):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of tokenised columns → scalar; `labels` is the Trainer's and not used."""
-        return self.compute_loss_from_embeddings([self._embed(column) for column in sentence_features])
+        columns = list(sentence_features)
+        if self.mini_batch_size is None:
+            embeddings = [self.model(column)["sentence_embedding"] for column in columns]
+        else:
+            embeddings = _in_parts(self.model, columns, self.mini_batch_size)
+        return self.compute_loss_from_embeddings(embeddings)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of columns (n, d): anchor, positive, negatives… → scalar."""
+        if len(embeddings) < 2:
+            raise _checks.InvalidInput(
+                f"the batch has {len(embeddings)} column of texts; needs anchor, positive, then any hard negatives."
+            )
         anchors, positives, *rest = embeddings
         if rest and self.symmetric:
             raise _checks.InvalidInput(
                 f"symmetric is True with {len(rest)} columns of negatives; needs pairs, or symmetric=False."
             )
-        negatives = (torch.cat(rest),) if rest else ()
-        value: Tensor = self.loss(anchors, positives, *negatives, **(self._call() if rest else {}))
+        if self.gather_across_devices:
+            extra = {"negatives": torch.cat(rest)} if rest else {}
+            everyone: Tensor = self.loss(anchors, positives, **extra)
+            return everyone
+        negatives = [torch.cat(rest)] if rest else []
+        value: Tensor = self.loss(anchors, positives, *negatives)
         return value
-
-    def _call(self) -> dict[str, Any]:
-        return {}
-
-    def _embed(self, column: dict[str, Tensor]) -> Tensor:
-        if self.mini_batch_size is None:
-            whole: Tensor = self.model(column)["sentence_embedding"]
-            return whole
-        n = next(x.shape[0] for x in column.values() if isinstance(x, Tensor))
-        parts = []
-        for start in range(0, n, self.mini_batch_size):
-            some = slice(start, start + self.mini_batch_size)
-            chunk = {key: x[some] if isinstance(x, Tensor) and x.ndim else x for key, x in column.items()}
-            parts.append(checkpoint(self._encode, chunk, use_reentrant=False))
-        return torch.cat(parts)
-
-    def _encode(self, chunk: dict[str, Tensor]) -> Tensor:
-        embedding: Tensor = self.model(dict(chunk))["sentence_embedding"]
-        return embedding
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        own = {"scale": self.scale, "temperature": 1.0 / self.scale, "symmetric": self.symmetric}
-        return {**own, "mini_batch_size": self.mini_batch_size, **self.options}
+        names = ("scale", "symmetric", "mini_batch_size", "gather_across_devices")
+        return {
+            "temperature": 1.0 / self.scale,
+            **{name: getattr(self, name) for name in names},
+            **self.options,
+        }
 
     @property
     def citation(self) -> str:
@@ -123,7 +131,7 @@ class WEINCELoss(InfoNCELoss):
     model : SentenceTransformer
     scale : float
         1 / temperature.
-    symmetric, mini_batch_size
+    symmetric, mini_batch_size, gather_across_devices
         See `InfoNCELoss`.
     options
         Keyword options of `latentlink.losses.WEINCELoss`.
@@ -136,12 +144,45 @@ class WEINCELoss(InfoNCELoss):
     """
 
     def _make(self, layout: str, temperature: float, options: dict[str, Any]) -> nn.Module:
-        return losses.WEINCELoss(temperature, layout=layout, **options)
-
-    def _call(self) -> dict[str, Any]:
-        return {"in_batch": True}
+        own = {"in_batch": True, **options.get("options", {})}
+        return losses.WEINCELoss(temperature, layout=layout, **{**options, "options": own})
 
     @property
     def citation(self) -> str:
         """What to cite, for the model card."""
         return "When Softmax Fails at the Top, arXiv 2606.00262"
+
+
+def _in_parts(model: nn.Module, columns: list[dict[str, Tensor]], size: int) -> list[Tensor]:
+    """Encode columns a part at a time, and again in the backward pass: (n, d) each.
+
+    DistributedDataParallel sends its buffers at each call and expects none during a backward pass, and processes
+    may have different numbers of parts. So it is called once a step, for the first part, and the module inside
+    for all others; its averaging of gradients then takes place once, whatever the number of parts.
+    """
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    outermost = iter([model])
+
+    def encode(part: dict[str, Any]) -> Tensor:
+        embedding: Tensor = next(outermost, inner)(dict(part))["sentence_embedding"]
+        return embedding
+
+    found = []
+    for column in columns:
+        rows = {
+            key: x.shape[0] for key, x in column.items() if key != _WHOLE and isinstance(x, Tensor) and x.ndim
+        }
+        n = max(rows.values(), default=0)
+        for key, own in rows.items():
+            if own != n:
+                raise _checks.InvalidInput(
+                    f"{key!r} has {own} rows and another feature {n}, so mini_batch_size cannot split the batch; "
+                    "leave it out."
+                )
+        parts = []
+        for start in range(0, max(n, 1), size):
+            some = slice(start, start + size)
+            part = {key: x[some] if key in rows else x for key, x in column.items()}
+            parts.append(checkpoint(encode, part, use_reentrant=False))
+        found.append(torch.cat(parts))
+    return found
