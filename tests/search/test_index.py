@@ -312,9 +312,9 @@ def test_vectors_that_look_foreign_are_refused(real_world, rng):
     with pytest.raises(InvalidInput) as error:
         index.search(old[:32, rng.permutation(12)] * 3, source="old")
     assert str(error.value) == (
-        "queries are declared as 'old' but do not look like it (other): 100% of 32 checked rows are farther "
-        "from its fitted vectors than 99.9 % of these; encode the texts with the right encoder. "
-        "If they are right and only of another domain, pass check=False."
+        "queries are declared as 'old' but do not look like it (other): its fitted law suits them "
+        "hardly better than copies of them with random signs (32 rows checked); encode the texts with the "
+        "right encoder. If they are right and only of another domain, pass check=False."
     )
     index.search(old[:32, rng.permutation(12)] * 3, source="old", check=False)
     with pytest.raises(InvalidInput, match="vectors are declared as 'old' but do not look like it"):
@@ -326,7 +326,7 @@ def test_the_encoder_that_fits_is_named(rng):
     x, y = hidden @ rng.standard_normal((8, 12)) + 1, hidden @ rng.standard_normal((8, 12)) - 1
     space = RelativeSpace(n_anchors=8).fit({"minilm": x, "e5": y})
     index = Index.build(x, space=space, source="minilm")
-    with pytest.raises(InvalidInput, match=r"but look like vectors of 'e5': 100% .* source='e5'"):
+    with pytest.raises(InvalidInput, match=r"but look like vectors of 'e5': its .* source='e5'"):
         index.search(y[:32], source="minilm")
     with pytest.raises(InvalidInput, match="declared as 'minilm' but look like vectors of 'e5'"):
         index.add(y[:32], source="minilm", ids=np.arange(1000, 1032))

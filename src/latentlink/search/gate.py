@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,9 +14,6 @@ from latentlink.similarity import normalize
 BATCH_ROWS = 16_384
 _FEWEST = 8  # below that many rows a batch shows too little of its encoder
 _CHECKED = 256
-# Of a batch. Chosen on sentences, where another encoder puts nearly all rows beyond the limit and another domain or
-# language under half; on images and single words it lets sign flips through (docs/search.md).
-_STRANGE = 0.5
 
 FloatArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Ids: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -97,12 +94,7 @@ class Gate:
         space: Any = self.space
         rows = np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)
         found = doctor(space, x[rows], source=owner)
-        # Negated vectors betray themselves by their mean alone, if the encoder's is clearly not 0: the projection
-        # on it has standard deviation 1 / sqrt(n) in whitened units. Centred vectors look the same upside down.
-        profile = space.encoders_[owner].profile
-        offset = float(np.linalg.norm(profile.mean @ profile.whitening))
-        flipped = found.verdict == "sign-flipped" and offset > 4 / np.sqrt(min(len(rows), 32))
-        if not flipped and (found.verdict == "same" or found.foreign_share < _STRANGE):
+        if found.verdict == "same":
             return
         fits = [
             other
@@ -112,11 +104,17 @@ class Gate:
             and doctor(space, x[rows], source=other).verdict == "same"
         ]
         looks = f"look like vectors of {fits[0]!r}" if fits else f"do not look like it ({found.verdict})"
-        remedy = f"pass source={fits[0]!r}" if fits else "encode the texts with the right encoder"
+        remedy = "encode the texts with the right encoder"
+        why = "its fitted law suits them hardly better than copies of them with random signs"
+        if fits:
+            remedy = f"pass source={fits[0]!r}"
+        elif found.verdict == "scaled":
+            why, remedy = f"their norm is {found.factor:.3g} times the fitted one", "divide them by that"
+        elif found.verdict == "sign-flipped":
+            why, remedy = "its fitted law suits them worse than their negatives", "negate them"
         raise _checks.InvalidInput(
-            f"{name} are declared as {owner!r} but {looks}: {found.foreign_share:.0%} of {len(rows)} checked rows "
-            f"are farther from its fitted vectors than 99.9 % of these; {remedy}. If they are right and only of "
-            "another domain, pass check=False."
+            f"{name} are declared as {owner!r} but {looks}: {why} ({len(rows)} rows checked); {remedy}. If they "
+            "are right and only of another domain, pass check=False."
         )
 
     def encoded(self, x: FloatArray, source: str | None) -> Iterator[FloatArray]:
@@ -159,3 +157,42 @@ def named(source: str | None) -> str:
     if not source:
         raise _checks.InvalidInput("source is missing; needs the name of the encoder that made the vectors.")
     return source
+
+
+def refusals(
+    gate: Gate,
+    vectors: Any,
+    source: str,
+    *,
+    rows: int = 32,
+    batches: int = 200,
+    alter: Callable[[FloatArray], FloatArray] = np.asarray,
+    seed: int = 0,
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Tell which random batches of vectors a door refuses: its false alarms on a domain, or what it detects.
+
+    Parameters
+    ----------
+    gate : Gate
+    vectors : array (n, d)
+    source : str
+        The encoder they are declared to be of.
+    rows, batches : int
+        Rows of a batch, drawn without repetition, and how many batches.
+    alter : callable, optional
+        What is done to each batch (rows, d) before the door sees it.
+    seed : int
+
+    Returns
+    -------
+    bool array (batches,)
+    """
+    x = np.asarray(_checks.matrix("vectors", vectors, min_rows=rows))
+    rng = np.random.default_rng(seed)
+    refused = np.zeros(batches, dtype=bool)
+    for number in range(batches):
+        try:
+            gate.admit("vectors", alter(x[rng.choice(len(x), rows, replace=False)]), source)
+        except _checks.InvalidInput:
+            refused[number] = True
+    return refused

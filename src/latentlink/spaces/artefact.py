@@ -12,13 +12,14 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._files import read_json, replacing_folder, sha256, write_json
+from latentlink.spaces.contrast import left_out, signature
 from latentlink.spaces.encoder import Encoder, Profile
 from latentlink.spaces.relative import RelativeSpace
 
 _FORMAT = 1
 _SETTINGS = ("n_anchors", "anchors", "similarity", "normalisation", "shrinkage", "seed")
 _ARRAYS = ("mean", "map", "decode", "frame", "anchor_norms", "offset", "spread")
-_PROFILE = ("mean", "whitening", "energies", "norms", "probes")
+_PROFILE = ("mean", "whitening", "energies", "norms", "probes", "signature")
 
 
 def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
@@ -114,13 +115,23 @@ def load_space(folder: str | os.PathLike[str]) -> RelativeSpace:
     space.encoders_ = {
         entry["name"]: Encoder(
             **{part: tensors.get(f"{place}.{part}") for part in _ARRAYS},  # type: ignore[arg-type]
-            profile=Profile(**{part: tensors[f"{place}.profile.{part}"] for part in _PROFILE}),
+            profile=_profile(tensors, f"{place}.profile.", entry),
             n_rows=entry["rows"],
             shrinkage=entry["shrinkage"],
         )
         for place, entry in enumerate(record["encoders"])
     }
     return space
+
+
+def _profile(tensors: dict[str, np.ndarray[Any, Any]], prefix: str, entry: dict[str, Any]) -> Profile:
+    """Read a profile; one saved before signatures were kept gets its own from the probes."""
+    parts = {part: tensors.get(prefix + part) for part in _PROFILE}
+    if parts["signature"] is None:
+        probes, mean, whitening = (tensors[prefix + part] for part in ("probes", "mean", "whitening"))
+        _, found = left_out(probes, mean, whitening, n_rows=entry["rows"], shrinkage=entry["shrinkage"])
+        parts["signature"] = signature(probes, found, mean, whitening)
+    return Profile(**parts)  # type: ignore[arg-type]
 
 
 def _dense(weights: Any) -> np.ndarray[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
+from latentlink.spaces.contrast import left_out, signature
 from latentlink.whitening import Whitener
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -29,6 +30,8 @@ class Profile:
         the Euclidean norm.
     probes : array (p, d)
         Vectors of the first support items, kept to recognise a changed runtime.
+    signature : array (4, 2)
+        How much better the law explains its own vectors than altered ones; see `latentlink.spaces.contrast`.
     """
 
     mean: FloatArray
@@ -36,6 +39,7 @@ class Profile:
     energies: FloatArray
     norms: FloatArray
     probes: FloatArray
+    signature: FloatArray
 
     def energy(self, embeddings: FloatArray) -> FloatArray:
         """Compute the whitened energy (n,) of vectors (n, d); about 1 on average at home."""
@@ -45,18 +49,15 @@ class Profile:
 
 def profile_of(x: FloatArray, whitener: Whitener) -> Profile:
     """Describe fitted vectors (n, d): each energy as if its vector had not been fitted."""
-    n, d = whitener.n_rows_, x.shape[1]
-    z = (x - whitener.mean_) @ whitener.matrix_
-    energy = (z * z).mean(axis=1)
-    # Sherman-Morrison: a vector of leverage h pulls mean and covariance towards itself.
-    leverage = np.minimum(energy * d * n / (n - 1) ** 2, 0.9)
-    alone = energy / (1 - leverage)
+    mean, matrix = whitener.mean_, whitener.matrix_
+    alone, found = left_out(x, mean, matrix, n_rows=whitener.n_rows_, shrinkage=whitener.shrinkage_)
     return Profile(
-        mean=whitener.mean_,
-        whitening=whitener.matrix_,
+        mean=mean,
+        whitening=matrix,
         energies=np.quantile(alone, LEVELS),
         norms=np.quantile(np.linalg.norm(x, axis=1), LEVELS),
         probes=x[:N_PROBES],
+        signature=signature(x, found, mean, matrix),
     )
 
 

@@ -1,4 +1,4 @@
-"""Is this vector of this space? Energies and moments against what was fitted."""
+"""Is this vector of this space? Energies and contrasts against what was fitted."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
+from latentlink.spaces.contrast import contrasts, limits
 from latentlink.spaces.encoder import LEVELS, Profile
 from latentlink.spaces.relative import RelativeSpace
 
 IntArray = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
+
+_NORM_SLACK = 1.05  # of the fitted 0.1 % and 99.9 % quantiles, which coincide where vectors have length 1
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,11 @@ class Diagnosis:
         Whether stored vectors of the same items were at hand. Without them a rotation cannot be told from
         another encoder.
     details : dict
-        The statistic of every hypothesis.
+        Without probes, the mean contrasts of the vectors under each story that was tried and what they may be at
+        most (see `latentlink.spaces.contrast`); with probes, the relative error of every story.
+    blind : tuple of {"negated", "altered"}
+        What so many vectors of this encoder cannot show without probes, because its own vectors look the same
+        upside down, or with random signs.
     """
 
     verdict: str
@@ -38,6 +45,7 @@ class Diagnosis:
     factor: float
     paired: bool
     details: dict[str, float]
+    blind: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
@@ -200,28 +208,25 @@ def audit(
 
 
 def _unpaired(profile: Profile, x: FloatArray, factor: float, share: float) -> Diagnosis:
-    """Take the first simple story under which the vectors look at home."""
-    limit = _threshold(profile, 0.001)
+    """Take the first simple story under which the law explains the vectors better than altered copies of them."""
+    least, most = profile.norms[0], profile.norms[-1]
+    norm = factor * profile.norms[LEVELS.index(0.5)]
+    sized = bool(least / _NORM_SLACK <= norm <= most * _NORM_SLACK)
+    at_most, telling = limits(profile.signature, len(x))
+    details = {"negated (at most)": float(at_most[0]), "random signs (at most)": float(at_most[1])}
 
-    def shift(y: FloatArray) -> float:  # squared distance of the means in whitened units, by column
-        z = (y.mean(axis=0) - profile.mean) @ profile.whitening
-        return float((z * z).mean())
+    def at_home(story: str, y: FloatArray) -> bool:
+        found = contrasts(y, profile.mean, profile.whitening).mean(axis=0)
+        details[f"{story}: negated"], details[f"{story}: random signs"] = map(float, found)
+        return bool((found <= at_most).all())
 
-    stories = {"same": x, "scaled": x / factor, "sign-flipped": -x}
-    details = {name: float((profile.energy(y) > limit).mean()) for name, y in stories.items()}
-    details |= {f"{name} (shift of the mean)": shift(y) for name, y in stories.items()}
-    # A cone pointing the other way can pass the energy test; the mean betrays it.
-    odd = {
-        name: details[name] + details[f"{name} (shift of the mean)"]
-        for name in stories
-        if name != "scaled" or not 0.95 < factor < 1.05
-    }
-    best = min(odd, key=lambda name: odd[name])
-    at_home = details[best] <= 0.02 + 2 / x.shape[0]
-    verdict = best if at_home else "other"
-    if verdict == "same" and not 0.95 < factor < 1.05:
-        verdict = "scaled"
-    return Diagnosis(verdict, share, factor, False, details)
+    y = x if sized else x / factor
+    if at_home("same" if sized else "scaled", y):
+        verdict = "same" if sized else "scaled"
+    else:
+        verdict = "sign-flipped" if at_home("sign-flipped", -y) else "other"
+    blind = tuple(name for name, seen in zip(("negated", "altered"), telling, strict=True) if not seen)
+    return Diagnosis(verdict, share, factor, False, details, blind)
 
 
 def _paired(probes: FloatArray, x: FloatArray, factor: float, share: float) -> Diagnosis:
