@@ -13,6 +13,11 @@ from latentlink.cli._jobs import Address, Engine, Workers
 migrate = typer.Typer(help="Move an index to a new encoder without re-embedding it.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the migration.")]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", help="A database: postgresql://…, http://… of Qdrant, or a folder of its engine."),
+]
+Table = Annotated[str, typer.Option("--table", help="Table or collection of the store.")]
 
 
 @migrate.command()
@@ -62,19 +67,29 @@ def convert(
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="List rows that are not finite and leave them out.")
     ] = False,
+    store: Store = None,
+    table: Table = "items",
+    field: Annotated[
+        str | None,
+        typer.Option("--field", help="New field of the store; named after the new encoder if left out."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert the corpus, shard by shard; run it again after any interruption."""
+    """Convert the corpus, shard by shard, and with --store write it into a new field; resumable."""
     from latentlink import scale
     from latentlink.search import migrate as jobs
 
+    progress = not (quiet or json)
     state, _ = jobs.convert_corpus(
         jobs.open_migration(folder),
         files,
-        run=scale.engine(engine, workers=workers, address=address, progress=not (quiet or json)),
+        run=scale.engine(engine, workers=workers, address=address, progress=progress),
         quarantine=quarantine,
     )
+    with _opened(store, table) as place:
+        if place is not None:
+            state, _ = jobs.fill_store(state, place, field=field, progress=progress)
     _say(state, json)
 
 
@@ -152,32 +167,54 @@ def gate(
 def cutover(
     folder: Folder,
     force: Annotated[bool, typer.Option("--force", help="Even though the gate did not pass.")] = False,
+    store: Store = None,
+    table: Table = "items",
     json: Json = False,
 ) -> None:
-    """Serve the new side."""
+    """Serve the new side; with --store by its view or alias."""
     from latentlink.search import migrate as jobs
 
-    _say(jobs.cut_over(jobs.open_migration(folder), force=force), json)
+    with _opened(store, table) as place:
+        _say(jobs.cut_over(jobs.open_migration(folder), force=force, store=place), json)
 
 
 @migrate.command()
-def rollback(folder: Folder, json: Json = False) -> None:
+def rollback(folder: Folder, store: Store = None, table: Table = "items", json: Json = False) -> None:
     """Serve the old side again; nothing has touched it."""
     from latentlink.search import migrate as jobs
 
-    _say(jobs.roll_back(jobs.open_migration(folder)), json)
+    with _opened(store, table) as place:
+        _say(jobs.roll_back(jobs.open_migration(folder), store=place), json)
 
 
 @migrate.command()
-def status(folder: Folder, json: Json = False) -> None:
-    """Say what was done and which side is served."""
+def status(folder: Folder, store: Store = None, table: Table = "items", json: Json = False) -> None:
+    """Say what was done and which side is served; exit with 1 when the store serves another field."""
     from latentlink.search import migrate as jobs
 
-    _say(jobs.open_migration(folder), json)
+    state = jobs.open_migration(folder)
+    if store is None:
+        _say(state, json)
+        return
+    with _opened(store, table) as place:
+        field, agrees = jobs.serves(state, place)
+    served = "no field" if field is None else f"field {field}"
+    record = vars(state) | {"store": {"field": field, "agrees": agrees}}
+    emit(f"{state}\nthe store serves {served}", record, as_json=json)
+    if not agrees:
+        raise CheckFailed(f"the store serves {served}, which is not what this migration has on record")
 
 
 def _say(state: Any, json: bool) -> None:
     emit(str(state), vars(state), as_json=json)
+
+
+def _opened(address: str | None, table: str) -> Any:
+    from contextlib import nullcontext
+
+    from latentlink.search.stores import open_store
+
+    return nullcontext() if address is None else open_store(address, table)
 
 
 def _same_items(what: str, a: Any, b: Any) -> None:

@@ -1,7 +1,6 @@
 """The same jobs on every real engine: PostgreSQL with pgvector, Qdrant's engine, Qdrant's client."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -9,38 +8,10 @@ import pytest
 from latentlink import InvalidInput
 from latentlink.io import write_vectors
 from latentlink.search import Index
-from latentlink.search.stores import PgVector, Qdrant, QdrantEdge, StoredIndex
+from latentlink.search.stores import PgVector, StoredIndex
 from latentlink.spaces import RelativeSpace
 
 pytestmark = pytest.mark.stores
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pgserver's dependency speaks of XDG_RUNTIME_DIR
-        pgserver = pytest.importorskip("pgserver")
-        running = pgserver.get_server(tmp_path_factory.mktemp("pg"))
-    yield running.get_uri()
-    running.cleanup()
-
-
-@pytest.fixture(params=["pgvector", "edge", "client"])
-def store(request, tmp_path):
-    if request.param == "pgvector":
-        psycopg = pytest.importorskip("psycopg")
-        with psycopg.connect(request.getfixturevalue("server"), autocommit=True) as connection:
-            connection.execute("DROP TABLE IF EXISTS items CASCADE")
-            yield PgVector(connection)
-    elif request.param == "edge":
-        pytest.importorskip("qdrant_edge")
-        edge = QdrantEdge(tmp_path / "edge")
-        yield edge
-        edge.close()
-    else:
-        client = pytest.importorskip("qdrant_client").QdrantClient(":memory:")
-        yield Qdrant(client)
-        client.close()
 
 
 @pytest.fixture(scope="module")

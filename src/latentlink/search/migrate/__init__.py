@@ -6,14 +6,13 @@ A migration is a folder. Old vectors, old files and old indexes are only read, n
 from latentlink.search.migrate.folder import (
     Migration,
     convert_corpus,
-    cut_over,
     fit,
     gate,
     open_migration,
-    roll_back,
     run_shadow,
 )
 from latentlink.search.migrate.planning import Plan, plan
+from latentlink.search.migrate.serving import cut_over, fill_store, roll_back, serves
 from latentlink.search.migrate.shadow import Shadow, learning_curve, recalibrate, shadow, uncertainty
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "Shadow",
     "convert_corpus",
     "cut_over",
+    "fill_store",
     "fit",
     "gate",
     "learning_curve",
@@ -30,6 +30,7 @@ __all__ = [
     "recalibrate",
     "roll_back",
     "run_shadow",
+    "serves",
     "shadow",
     "uncertainty",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def fit(
     with _files.replacing(place / "heldout.npz") as temporary, open(temporary, "wb") as stream:
         np.savez(stream, allow_pickle=False, rows=held, old=x[held], new=y[held])
     state = Migration(place, old, new, direction, "old", ())
-    return _record(state, "fit", pairs=len(kept), held_out=len(held), fingerprint=space.fingerprint())
+    return record(state, "fit", pairs=len(kept), held_out=len(held), fingerprint=space.fingerprint())
 
 
 def open_migration(folder: str | os.PathLike[str]) -> Migration:
@@ -138,7 +138,7 @@ def convert_corpus(
         target=target,
         **options,
     )
-    return _record(migration, "convert", rows=done.rows, shards=len(done.shards)), done
+    return record(migration, "convert", rows=done.rows, shards=len(done.shards)), done
 
 
 def run_shadow(
@@ -182,7 +182,7 @@ def run_shadow(
     )
     _files.write_json(migration.folder / "shadow.json", _plain(asdict(found)))
     low = found.retention_interval.low
-    state = _record(
+    state = record(
         migration,
         "shadow",
         retention=round(found.retention, 4),
@@ -222,25 +222,7 @@ def gate(
         bound, high = _checks.number("certified", certified), event.get("cross_entropy_high")
         passed = passed and event.get("verdict") == "trust" and high is not None and high < bound
         detail |= {"verdict": event.get("verdict"), "cross_entropy_high": high, "asked_below": bound}
-    return _record(migration, "gate", passed=passed, **detail), passed
-
-
-def cut_over(migration: Migration, *, force: bool = False) -> Migration:
-    """Serve the new side. Refused unless the last gate passed after the last shadow evaluation, or by force."""
-    verdict = migration.last("gate")
-    stale = migration.events[-1]["verb"] in ("shadow", "convert", "fit")
-    if not force and (verdict is None or not verdict["passed"] or stale):
-        raise _checks.InvalidInput(
-            "the gate has not passed since the last change; run `migrate gate`, or cut over with force."
-        )
-    if migration.direction != "query" and not (migration.folder / "converted" / "manifest.json").exists():
-        raise _checks.InvalidInput("the corpus is not converted; run `migrate convert` to its end first.")
-    return _record(migration, "cutover", serving="new", forced=force)
-
-
-def roll_back(migration: Migration) -> Migration:
-    """Serve the old side again, which nothing has touched."""
-    return _record(migration, "rollback", serving="old")
+    return record(migration, "gate", passed=passed, **detail), passed
 
 
 def load(migration: Migration) -> Any:
@@ -250,14 +232,21 @@ def load(migration: Migration) -> Any:
     return load_space(migration.folder / "space")
 
 
-def _record(state: Migration, verb: str, **detail: Any) -> Migration:
-    """Append an event under the lock, refusing when another process has appended since the state was read."""
+def record(
+    state: Migration, verb: str, *, act: Callable[[], dict[str, Any]] = dict, **detail: Any
+) -> Migration:
+    """Append an event under the lock, refusing when another process has appended since the state was read.
+
+    `act` is done under the same lock, before the event is written, and adds its details to it.
+    """
     path = state.folder / "migration.json"
     with _files.locked(path):
         there = len(open_migration(state.folder).events) if path.exists() else 0
         if there != len(state.events):
             raise _checks.InvalidInput(f"{state.folder} was changed by another process; open it and try again.")
-        event = {"verb": verb, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **_plain(detail)}
+        done = act()
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        event = {"verb": verb, "time": now, **_plain(detail | done)}
         new = Migration(
             folder=state.folder,
             old=state.old,

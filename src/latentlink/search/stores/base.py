@@ -35,8 +35,8 @@ class Store(Protocol):
     def count(self, field: str) -> int:
         """Return how many vectors a field holds."""
 
-    def point(self, field: str) -> None:
-        """Make the store's current name (a view or alias) mean this field, atomically."""
+    def point(self, field: str | None) -> None:
+        """Make the store's current name (a view or alias) mean this field, or take it away, atomically."""
 
     def current(self) -> str | None:
         """Return the field that the current name means."""
@@ -113,7 +113,13 @@ class StoredIndex:
             at += len(block)
 
     def load(
-        self, files: Iterable[Any], *, source: str | None = None, progress: Any = None, batch_rows: int = 4096
+        self,
+        files: Iterable[Any],
+        *,
+        source: str | None = None,
+        encoded: bool = False,
+        progress: Any = None,
+        batch_rows: int = 4096,
     ) -> int:
         """Write files of vectors, resuming after the last whole file, and build the search structure.
 
@@ -123,6 +129,8 @@ class StoredIndex:
             With ids, such as the shards of `convert`.
         source : str, optional
             Whose vectors they are.
+        encoded : bool
+            They are in the shared space of the index already, as `convert` writes them; `source` says nothing then.
         progress : path, optional
             A JSON file that remembers the files that are in. A file that was half in is written again.
 
@@ -139,7 +147,11 @@ class StoredIndex:
             if mark in done:
                 continue
             for batch in open_vectors(path).batches(batch_rows=batch_rows):
-                self.add(batch.vectors, ids=batch.ids, source=source)
+                into, whose = self, source
+                if encoded:  # a door that lets vectors of the shared space in as they are
+                    whose = "shared"
+                    into = StoredIndex(self.store, self.field, Gate(None, whose, batch.vectors.shape[1]))
+                into.add(batch.vectors, ids=batch.ids, source=whose)
             done.append(mark)
             if progress is not None:
                 _files.write_json(progress, done)

@@ -24,7 +24,7 @@ class PgVector:
     Parameters
     ----------
     connection : psycopg.Connection
-        Or what `psycopg.connect` takes.
+        Or what `psycopg.connect` takes. One of your own should be in autocommit mode; otherwise you commit.
     table : str
 
     Raises
@@ -37,7 +37,9 @@ class PgVector:
         psycopg = _checks.need("psycopg", extra="pgvector", job="PgVector")
         self._sql = _checks.need("psycopg.sql", extra="pgvector", job="PgVector")
         register = _checks.need("pgvector.psycopg", extra="pgvector", job="PgVector").register_vector
-        self._connection = psycopg.connect(connection) if isinstance(connection, str) else connection
+        # Without autocommit the first SELECT would open a transaction that nobody commits.
+        self._mine = isinstance(connection, str)
+        self._connection = psycopg.connect(connection, autocommit=True) if self._mine else connection
         self.table = table
         with self._connection.transaction():
             self._run("CREATE EXTENSION IF NOT EXISTS vector")
@@ -110,10 +112,12 @@ class PgVector:
         """Return the rows that have this field."""
         return int(self._run("SELECT count({field}) FROM {table}", field).fetchone()[0])
 
-    def point(self, field: str) -> None:
-        """Replace the view in one transaction."""
+    def point(self, field: str | None) -> None:
+        """Replace the view in one transaction, or drop it."""
         with self._connection.transaction():
             self._run("DROP VIEW IF EXISTS {view}")
+            if field is None:
+                return
             self._run("CREATE VIEW {view} AS SELECT id, {field} AS embedding FROM {table}", field)
             self._run("COMMENT ON VIEW {view} IS {note}", note=field)
 
@@ -121,6 +125,11 @@ class PgVector:
         """Return the field of the view."""
         row = self._run("SELECT obj_description(to_regclass({name}))", name=f"{self.table}_current").fetchone()
         return None if row is None else row[0]
+
+    def close(self) -> None:
+        """Close the connection, unless it was given."""
+        if self._mine:
+            self._connection.close()
 
     def _half(self, field: str) -> bool:
         row = self._run(

@@ -80,14 +80,15 @@ class Qdrant:
         """Return the points of a field."""
         return int(self._client.count(self._collection(field), exact=True).count)
 
-    def point(self, field: str) -> None:
-        """Move the alias in one request."""
+    def point(self, field: str | None) -> None:
+        """Move the alias in one request, or delete it."""
         models = self._models
         changes: list[Any] = []
         if self.current() is not None:
             changes.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self.name)))
-        create = models.CreateAlias(collection_name=self._collection(field), alias_name=self.name)
-        changes.append(models.CreateAliasOperation(create_alias=create))
+        if field is not None:
+            create = models.CreateAlias(collection_name=self._collection(field), alias_name=self.name)
+            changes.append(models.CreateAliasOperation(create_alias=create))
         self._client.update_collection_aliases(changes)
 
     def current(self) -> str | None:
@@ -96,6 +97,10 @@ class Qdrant:
             if alias.alias_name == self.name:
                 return str(alias.collection_name).removeprefix(f"{self.name}_")
         return None
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
 
     @property
     def _records(self) -> str:
@@ -181,7 +186,7 @@ class QdrantEdge:
         condition = self._edge.Filter(must=[self._edge.HasVectorCondition(field)])
         return int(self._shard.count(self._edge.CountRequest(exact=True, filter=condition)))
 
-    def point(self, field: str) -> None:
+    def point(self, field: str | None) -> None:
         """Note the current field, atomically."""
         self._notes["current"] = field
         _files.write_json(self._notes_path, self._notes)
