@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from latentlink.cli._frame import Json, Seed, emit
+from latentlink.cli._frame import Json, Quiet, Seed, emit
 
 
 def index(
@@ -23,6 +23,7 @@ def index(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that stands there.")] = False,
     seed: Seed = 0,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Build an index: exact up to 100,000 vectors, FAISS above, its recall measured."""
     from latentlink.io import read_vectors
@@ -32,7 +33,15 @@ def index(
     x, ids = read_vectors(vectors)
     shared = None if space is None else load_space(space)
     built = Index.build(
-        x, space=shared, source=source, ids=ids, kind=kind, memory=memory, recall=recall, seed=seed
+        x,
+        space=shared,
+        source=source,
+        ids=ids,
+        kind=kind,
+        memory=memory,
+        recall=recall,
+        seed=seed,
+        progress=not (quiet or json),
     )
     built.save(result, overwrite=overwrite)
     record = {

@@ -110,6 +110,7 @@ def shadow(
     tenants: Annotated[Path | None, typer.Option("--tenants", help="Text file, a name for each query.")] = None,
     k: Annotated[int, typer.Option("--k", help="Neighbours.")] = 10,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search a sample both ways: what the migrated search keeps of the new encoder's own."""
     import numpy as np
@@ -129,6 +130,7 @@ def shadow(
         corpus_new=load(corpus_new),
         tenants=None if tenants is None else tenants.read_text(encoding="utf-8").splitlines(),
         k=k,
+        progress=not (quiet or json),
     )
     emit(str(found), vars(found), as_json=json)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from latentlink import _checks, _files
 from latentlink._metrics import Interval
+from latentlink._progress import track
 from latentlink.search.engines import (
     KINDS,
     TRAIN_ROWS,
@@ -24,7 +25,7 @@ from latentlink.search.engines import (
     chunks,
     need_faiss,
 )
-from latentlink.search.gate import FloatArray, Gate, Ids, Space
+from latentlink.search.gate import BATCH_ROWS, FloatArray, Gate, Ids, Space
 
 FORMAT = 1
 _TUNING_QUERIES = 256
@@ -97,6 +98,7 @@ class Index:
         recall: float = 0.95,
         seed: int = 0,
         check: bool = True,
+        progress: bool = True,
     ) -> Index:
         """Build an index of a corpus.
 
@@ -123,6 +125,8 @@ class Index:
             Of the samples for training and tuning.
         check : bool
             Hold the vectors against the statistics of their encoder in `space`, and refuse strangers.
+        progress : bool
+            Draw a bar on stderr, if that is a terminal.
 
         Returns
         -------
@@ -149,19 +153,21 @@ class Index:
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
         first = next(gate.encoded(x[:1], source))
         chosen = choose_kind(kind, len(x), first.shape[1], memory)
+        n_batches = -(-len(x) // BATCH_ROWS)
+        batches = track(gate.encoded(x, source), total=n_batches, what="batches", show=progress)
         if chosen == "exact":
             exact = Exact(first.shape[1])
-            chunks(gate.encoded(x, source), exact)
+            chunks(batches, exact)
             return cls(engine=exact, gate=gate, ids=names)
         rng = np.random.default_rng(seed)
         sample = _rows(x, np.sort(rng.permutation(len(x))[:TRAIN_ROWS]), gate, source)
         engine = Faiss.trained(sample, len(x), chosen)
         if chosen == "flat" or len(x) < 2:
-            chunks(gate.encoded(x, source), engine)
+            chunks(batches, engine)
             return cls(engine=engine, gate=gate, ids=names)
         probes = np.sort(rng.permutation(len(x))[:_TUNING_QUERIES])
         nearest = Nearest(_rows(x, probes, gate, source), min(11, len(x)))
-        chunks(gate.encoded(x, source), engine, nearest)
+        chunks(batches, engine, nearest)
         measured = engine.tune(nearest.queries, probes, nearest.rows, wanted)
         if measured.value < wanted:
             warnings.warn(f"{measured}, below the {wanted} asked for; build with kind='exact'.", stacklevel=2)

@@ -151,6 +151,7 @@ def run_shadow(
     corpus_new: Any = None,
     tenants: Any = None,
     k: int = 10,
+    progress: bool = True,
 ) -> tuple[Migration, Shadow]:
     """Evaluate on real queries, or, without any, on the held-out items searching for themselves.
 
@@ -179,6 +180,7 @@ def run_shadow(
         relevant=relevant,
         tenants=tenants,
         k=k,
+        progress=progress,
     )
     _files.write_json(migration.folder / "shadow.json", _plain(asdict(found)))
     low = found.retention_interval.low

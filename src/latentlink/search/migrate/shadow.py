@@ -10,10 +10,12 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._metrics import Interval, bootstrap_interval, ndcg_at, recall_at
+from latentlink._progress import track
 from latentlink.search.gate import FloatArray
 from latentlink.similarity import normalize, top_k
 
 DIRECTIONS = ["corpus", "query", "shared"]
+_QUERY_ROWS = 1024  # searched at a time
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def shadow(
     queries_old: Any = None,
     tenants: Any = None,
     k: int = 10,
+    progress: bool = True,
 ) -> Shadow:
     """Search a sample both ways and compare.
 
@@ -123,6 +126,8 @@ def shadow(
     tenants : array (n,), optional
         A name for each query; retention is given for each.
     k : int
+    progress : bool
+        Draw a bar on stderr, if that is a terminal.
 
     Returns
     -------
@@ -137,9 +142,9 @@ def shadow(
         raise _checks.InvalidInput(f"relevant needs {len(q)} row numbers from 0 to {len(items_old) - 1}.")
     k = _checks.integer("k", k, low=1, high=len(items_old))
     sides = mapped(space, old, new, direction, items_old, q)
-    native = _known_item(q, items_new, rows, k)
-    migrated = _known_item(*sides, rows, k)
-    own = None if queries_old is None else _known_item(queries_old, items_old, rows, k)
+    native = _known_item(q, items_new, rows, k, progress)
+    migrated = _known_item(*sides, rows, k, progress)
+    own = None if queries_old is None else _known_item(queries_old, items_old, rows, k, progress)
     pairs = np.stack([migrated.hits, native.hits], axis=1)
     gains = np.stack([migrated.gains, native.gains], axis=1)
     names = np.asarray([] if tenants is None else tenants).astype(str)
@@ -147,7 +152,7 @@ def shadow(
     for name in np.unique(names):
         mine = pairs[names == name]
         split[str(name)] = (len(mine), _ratio(mine), bootstrap_interval(mine, statistic=_ratio))
-    certificate = _certified(sides, rows)
+    certificate = _certified(sides, rows, progress)
     return Shadow(
         direction=direction,
         k=k,
@@ -272,9 +277,14 @@ class _Found:
     found: FloatArray  # (n, k)
 
 
-def _known_item(queries: Any, items: Any, relevant: FloatArray, k: int) -> _Found:
+def _known_item(queries: Any, items: Any, relevant: FloatArray, k: int, progress: bool) -> _Found:
     q, c = normalize(np.asarray(queries)), normalize(np.asarray(items))
-    _, found = top_k(q, c, k, similarity="dot")
+    starts = range(0, len(q), _QUERY_ROWS)
+    parts = [
+        top_k(q[start : start + _QUERY_ROWS], c, k, similarity="dot")[1]
+        for start in track(starts, total=len(starts), what="queries", show=progress)
+    ]
+    found = np.concatenate(parts)
     at = found == relevant[:, None]  # (n, k)
     place = np.where(at.any(axis=1), at.argmax(axis=1) + 1, k + 1)
     gains = np.hstack([at, ~at.any(axis=1, keepdims=True)])  # the missed item last, so that the ideal is 1
@@ -290,7 +300,7 @@ def _overlap(a: FloatArray, b: FloatArray) -> float:
     return float((a[:, :, None] == b[:, None, :]).any(axis=2).mean())
 
 
-def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray) -> dict[str, Any]:
+def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray, progress: bool) -> dict[str, Any]:
     from latentlink.risk import certify
 
     if len(relevant) < 20:
@@ -307,7 +317,7 @@ def _certified(sides: tuple[FloatArray, FloatArray], relevant: FloatArray) -> di
         temperature=0.1,
         design="in_batch" if few else "pool",
         leaks="exclude",
-        progress=False,
+        progress=progress,
     )
     return {
         "cross_entropy": float(found.cross_entropy),
