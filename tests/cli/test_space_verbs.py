@@ -49,6 +49,25 @@ def test_a_wrong_shrinkage_is_one_line(run, files, tmp_path, given):
     assert not (tmp_path / "s").exists()
 
 
+def test_items_that_some_encoder_lacks_are_fitted_too(run, files, tmp_path):
+    first, second = (np.load(files[name]) for name in ("old", "new"))
+    rows = {"a": np.arange(200), "b": np.arange(100, 300), "c": np.r_[200:300, 0:100]}
+    named = []
+    for name, x in (("a", first), ("b", second), ("c", first)):
+        np.savez(tmp_path / f"{name}.npz", vectors=x[rows[name]], ids=rows[name])
+        named.append(f"{name}={tmp_path / name}.npz")
+    code, (out, _) = run("align", tmp_path / "s", *named, "--n-anchors", 6)
+    assert code == 0
+    assert "6 anchors on 300 items" in out
+    assert "c: 10 dimensions, 200 of 200 rows matched" in out
+    code, (_, err) = run("align", tmp_path / "s", *named, "--n-anchors", 6, "--seen-by", "all")
+    assert (code, err) == (2, "latentlink: the encoders have no id in common; needs shared items.\n")
+    code, (_, err) = run("align", tmp_path / "s", *named, "--n-anchors", 6, "--seen-by", "some")
+    assert (code, err) == (2, "latentlink: seen_by is 'some'; needs \"all\" or a whole number from 2 to 3.\n")
+    code, (_, err) = run("align", tmp_path / "s", *named, "--seen-by", "3", "--streaming")
+    assert (code, err) == (2, "latentlink: --seen-by is for files held in memory; leave it out.\n")
+
+
 def test_encode_and_translate(run, files, space, tmp_path):
     assert run("encode", space, files["new"], tmp_path / "r.npy", "--source", "new")[0] == 0
     assert read_vectors(tmp_path / "r.npy")[0].shape == (300, 6)

@@ -98,10 +98,11 @@ def test_exact_translation_where_it_exists(pair):
     assert np.allclose(space.translate(pair["b"], source="b", target="a"), pair["a"], atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["kmeans", "gcca"])
 @pytest.mark.parametrize("normalisation", ["none", "gram", "zscore", "l2"])
-def test_saved_and_loaded_spaces_are_the_same(noisy, tmp_path, normalisation):
+def test_saved_and_loaded_spaces_are_the_same(noisy, tmp_path, normalisation, kind):
     ids = [f"item {i}" for i in range(400)]
-    space = RelativeSpace(8, "kmeans", normalisation=normalisation).fit(noisy, ids=ids)
+    space = RelativeSpace(8, kind, normalisation=normalisation).fit(noisy, ids=ids)
     space.save(tmp_path / "space")
     loaded = load_space(tmp_path / "space")
     for name, x in noisy.items():
@@ -144,7 +145,7 @@ def test_items_are_joined_by_id(noisy):
     order = np.random.default_rng(0).permutation(400)
     ids = {"a": np.arange(400), "b": order[:350], "c": np.arange(400)}
     moved = {"a": noisy["a"], "b": noisy["b"][order[:350]], "c": noisy["c"]}
-    space = RelativeSpace(8).fit(moved, ids=ids)
+    space = RelativeSpace(8).fit(moved, ids=ids, seen_by="all")
     assert space.matched_ == {"a": (350, 400), "b": (350, 350), "c": (350, 400)}
     kept = np.sort(order[:350])
     plain = RelativeSpace(8).fit({name: x[kept] for name, x in noisy.items()})

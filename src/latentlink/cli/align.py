@@ -33,6 +33,9 @@ def align(
     shrinkage: Annotated[
         str, typer.Option("--shrinkage", help="Of the covariance: auto, or a number from 0 to 1.")
     ] = "auto",
+    seen_by: Annotated[
+        str, typer.Option("--seen-by", help="Fit items that so many encoders have seen: auto, all or a number.")
+    ] = "auto",
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Read files once in bounded memory; anchors from a sample.")
     ] = False,
@@ -52,15 +55,18 @@ def align(
     fitted = RelativeSpace(n_anchors, anchors, similarity, normalisation, amount, seed=seed)
     named = {name: matching(path) for name, path in pairs_of(files).items()}
     if streaming or engine != "local" or workers > 1 or any(len(paths) > 1 for paths in named.values()):
+        if seen_by != "auto":
+            raise InvalidInput("--seen-by is for files held in memory; leave it out.")
         fit_files(fitted, named, run=run)
     else:
         vectors, ids = read_spaces({name: paths[0] for name, paths in named.items()})
-        fitted.fit(vectors, ids=ids)
+        fitted.fit(vectors, ids=ids, seen_by=int(seen_by) if seen_by.isdigit() else seen_by)
     fitted.save(space)
     record = {
         "space": str(space),
         "fingerprint": fitted.fingerprint(),
         "reason": fitted.reason_,
+        "items": int(fitted.ids_.size),
         "encoders": {
             name: {
                 "dimension": fitted.dimension(name),
@@ -70,7 +76,7 @@ def align(
             for name in fitted.names
         },
     }
-    lines = [f"{space}: {fitted.consensus_.shape[1]} anchors, {fitted.reason_}"]
+    lines = [f"{space}: {fitted.consensus_.shape[1]} anchors on {fitted.ids_.size} items, {fitted.reason_}"]
     for name, (matched, given) in fitted.matched_.items():
         lines.append(f"{name}: {fitted.dimension(name)} dimensions, {matched} of {given} rows matched")
     emit("\n".join(lines), record, as_json=json)

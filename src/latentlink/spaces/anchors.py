@@ -64,7 +64,13 @@ def kmeans_anchors(frames: Sequence[FloatArray], n_anchors: int, *, seed: int = 
     return csr_array((1.0 / counts[labels], (labels, np.arange(m))), shape=(n_anchors, m))
 
 
-def gcca_anchors(frames: Sequence[FloatArray], n_anchors: int, *, weight: float = 1.0) -> FloatArray:
+def gcca_anchors(
+    frames: Sequence[FloatArray],
+    n_anchors: int,
+    *,
+    weight: float = 1.0,
+    places: Sequence[np.ndarray[Any, Any]] | None = None,
+) -> FloatArray:
     """Find the anchors on which all encoders agree most, in closed form: a dense P (k, m).
 
     Parameters
@@ -76,6 +82,8 @@ def gcca_anchors(frames: Sequence[FloatArray], n_anchors: int, *, weight: float 
     weight : float
         A relative coordinate weighs as its agreement to this power. The agreement is its eigenvalue minus 1:
         0 where encoders are unrelated, their number minus 1 where they agree fully.
+    places : sequence of int arrays (m_i,), optional
+        Which items each encoder has seen; frames are then as `latentlink.spaces.missing.balanced` makes them.
 
     Notes
     -----
@@ -84,12 +92,23 @@ def gcca_anchors(frames: Sequence[FloatArray], n_anchors: int, *, weight: float 
     P = 1/m + eps g' with eps small enough for P >= 0 is a row-stochastic matrix whose relative coordinates are
     the canonical ones. Cost: m D² + D³ with D = sum(d_i), or m² D + m³ when m < D.
 
+    With `places` each encoder predicts g on the items it has seen only, and an item weighs as the number c of
+    encoders that have seen it: the solutions of ``sum_i H_i g = lambda diag(c) g``, H_i the regression on
+    encoder i, constant included. Eigenvalues are brought to the scale of the complete problem by the mean
+    number of encoders that a seen row has.
+
     References
     ----------
-    Kettenring 1971, Biometrika 58 (MAXVAR).
+    Kettenring 1971, Biometrika 58 (MAXVAR); van de Velden and Takane 2012, Computational Statistics 27 (missing
+    rows, after Carroll).
     """
-    stacked = np.hstack([frame - frame.mean(axis=0) for frame in frames])  # (m, D)
-    m, width = stacked.shape
+    m = frames[0].shape[0]
+    root: FloatArray = np.ones(m)
+    if places is None or all(seen.size == m for seen in places):
+        stacked = np.hstack([frame - frame.mean(axis=0) for frame in frames])  # (m, D)
+    else:
+        stacked, root = _with_gaps(frames, places)
+    width = sum(frame.shape[1] for frame in frames)
     eigenvalues, shared = _leading(stacked, n_anchors)
     if eigenvalues.size < n_anchors:
         raise _checks.InvalidInput(
@@ -97,8 +116,24 @@ def gcca_anchors(frames: Sequence[FloatArray], n_anchors: int, *, weight: float 
             f"{eigenvalues.size} directions; lower n_anchors or add items."
         )
     agreement = np.maximum(eigenvalues - 1, 1e-6) ** weight  # (k,)
-    deviation = shared * agreement / np.sqrt(eigenvalues)  # (m, k); S'g = sqrt(eigenvalue) v
+    deviation = shared * agreement / np.sqrt(eigenvalues) / root[:, None]  # (m, k); S'g = sqrt(eigenvalue) v
+    deviation -= deviation.mean(axis=0)
     return 1 / m + deviation.T / (m * np.abs(deviation).max())  # type: ignore[no-any-return]
+
+
+def given_anchors(weights: Any, n_items: int) -> FloatArray:
+    """Check weights (k, m) that a user gives."""
+    w = np.asarray(_checks.matrix("anchors", weights, columns=n_items), dtype=np.float64)
+    if not np.allclose(w.sum(axis=1), 1):
+        raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
+    return w
+
+
+def gram_root(anchors: Sequence[FloatArray], *, share: float = 0.01) -> FloatArray:
+    """(B B' + lambda I)^(-1/2) of all encoders' anchors side by side."""
+    gram = sum(b @ b.T / b.shape[1] for b in anchors)
+    values, vectors = np.linalg.eigh(np.asarray(gram))
+    return np.asarray((vectors / np.sqrt(np.maximum(values, 0) + share * values.mean())) @ vectors.T)
 
 
 def one_hot(items: np.ndarray[Any, Any], n_items: int) -> Any:
@@ -120,6 +155,25 @@ def cluster(points: np.ndarray[Any, Any], n_clusters: int, *, seed: int) -> np.n
             "lower n_anchors or drop duplicates."
         )
     return np.asarray(labels)
+
+
+def _with_gaps(
+    frames: Sequence[FloatArray], places: Sequence[np.ndarray[Any, Any]]
+) -> tuple[FloatArray, FloatArray]:
+    """Stack S with SS'/(m − 1) = C^(-1/2) (sum of H_i) C^(-1/2), less the constant solution, and C^(1/2) (m,)."""
+    m = frames[0].shape[0]
+    counts = np.zeros(m)
+    blocks = []
+    for frame, seen in zip(frames, places, strict=True):
+        counts[seen] += 1
+        block = np.zeros((m, frame.shape[1] + 1))
+        block[seen, :-1] = frame[seen] - frame[seen].mean(axis=0)
+        block[seen, -1] = np.sqrt((m - 1) / seen.size)
+        blocks.append(block)
+    root = np.sqrt(counts * counts.sum() / (counts**2).sum())
+    stacked = np.hstack(blocks) / root[:, None]
+    constant = root / np.linalg.norm(root)
+    return stacked - np.outer(constant, constant @ stacked), root
 
 
 def _leading(stacked: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:

@@ -34,16 +34,19 @@ def save_space(space: RelativeSpace, folder: str | os.PathLike[str]) -> None:
         for part in _ARRAYS:
             value = getattr(encoder, part)
             if value is not None:
-                tensors[f"{place}.{part}"] = np.ascontiguousarray(value)
+                tensors[f"{place}.{part}"] = value
         for part in _PROFILE:
-            tensors[f"{place}.profile.{part}"] = np.ascontiguousarray(getattr(encoder.profile, part))
+            tensors[f"{place}.profile.{part}"] = getattr(encoder.profile, part)
     with replacing_folder(folder) as temporary:
-        save_file(tensors, temporary / "space.safetensors")
+        # safetensors writes the memory of an array as it lies: a transposed one would come back scrambled.
+        in_order = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+        save_file(in_order, temporary / "space.safetensors")
         write_json(
             temporary / "space.json",
             {
                 "format": _FORMAT,
                 "library": version("latentlink"),
+                "kind": space.kind_,
                 "reason": space.reason_,
                 "settings": {name: getattr(space, name) for name in _SETTINGS}
                 | {"anchors": space.anchors if isinstance(space.anchors, str) else "given"},
@@ -109,6 +112,7 @@ def load_space(folder: str | os.PathLike[str]) -> RelativeSpace:
     space = RelativeSpace(**record["settings"])
     space.weights_, space.consensus_, space.ids_ = tensors["weights"], tensors["consensus"], _named(tensors)
     space.reason_ = record["reason"]
+    space.kind_ = record.get("kind", record["settings"]["anchors"])  # a space of an older library lacks it
     if "gram" in tensors:
         space.gram_ = tensors["gram"]
     space.matched_ = {entry["name"]: tuple(entry["matched"]) for entry in record["encoders"]}

@@ -29,7 +29,8 @@ class Profile:
         Quantiles at `LEVELS` of the whitened energy (mean square of a whitened vector, leave-one-out) and of
         the Euclidean norm.
     probes : array (p, d)
-        Vectors of the first support items, kept to recognise a changed runtime.
+        Vectors of the first support items, kept to recognise a changed runtime; NaN where the encoder has not
+        seen the item.
     signature : array (4, 2)
         How much better the law explains its own vectors than altered ones; see `latentlink.spaces.contrast`.
     """
@@ -47,7 +48,7 @@ class Profile:
         return np.asarray((z * z).mean(axis=1))
 
 
-def profile_of(x: FloatArray, whitener: Whitener) -> Profile:
+def profile_of(x: FloatArray, whitener: Whitener, probes: FloatArray) -> Profile:
     """Describe fitted vectors (n, d): each energy as if its vector had not been fitted."""
     mean, matrix = whitener.mean_, whitener.matrix_
     alone, found = left_out(x, mean, matrix, n_rows=whitener.n_rows_, shrinkage=whitener.shrinkage_)
@@ -56,7 +57,7 @@ def profile_of(x: FloatArray, whitener: Whitener) -> Profile:
         whitening=matrix,
         energies=np.quantile(alone, LEVELS),
         norms=np.quantile(np.linalg.norm(x, axis=1), LEVELS),
-        probes=x[:N_PROBES],
+        probes=probes,
         signature=signature(x, found, mean, matrix),
     )
 

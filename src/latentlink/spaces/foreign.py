@@ -12,7 +12,6 @@ from latentlink.spaces.contrast import contrasts, limits
 from latentlink.spaces.encoder import LEVELS, Profile
 from latentlink.spaces.relative import RelativeSpace
 
-IntArray = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 _NORM_SLACK = 1.05  # of the fitted 0.1 % and 99.9 % quantiles, which coincide where vectors have length 1
@@ -50,53 +49,6 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What `audit` found in a matrix.
-
-    Attributes
-    ----------
-    n_rows, dimension : int
-    nan_rows, infinite_rows, zero_rows, foreign_rows : int arrays
-        Row numbers. Foreign rows are looked for when a space was given.
-    duplicate_rows : int array
-        Rows equal to an earlier row.
-    duplicate_ids : array
-        Ids that occur more than once.
-    constant_columns : int array
-    mean_norm : float
-        Of the mean vector over the root-mean-square norm: 0 for centred data, near 1 for a narrow cone.
-    norms : tuple of float
-        Smallest, median and largest norm of finite rows.
-    expected_foreign : float
-        Rows that would pass the threshold by chance.
-    """
-
-    n_rows: int
-    dimension: int
-    nan_rows: IntArray
-    infinite_rows: IntArray
-    zero_rows: IntArray
-    duplicate_rows: IntArray
-    duplicate_ids: np.ndarray[Any, Any]
-    constant_columns: IntArray
-    foreign_rows: IntArray
-    expected_foreign: float
-    mean_norm: float
-    norms: tuple[float, float, float]
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing was found that spoils a search: foreign rows count beyond thrice their expectation."""
-        spoiled = (self.nan_rows, self.infinite_rows, self.zero_rows, self.duplicate_ids)
-        few = self.foreign_rows.size <= max(3.0, 3 * self.expected_foreign)
-        return few and not any(found.size for found in spoiled)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON."""
-        return asdict(self) | {"clean": self.clean}
 
 
 def foreign_rows(
@@ -140,8 +92,7 @@ def doctor(space: RelativeSpace, embeddings: Any, *, source: str, probes: bool =
     """
     profile = _profile(space, source)
     x = _rows(embeddings, profile, least=8)
-    norm = float(np.median(np.linalg.norm(x, axis=1)))
-    factor = norm / float(profile.norms[LEVELS.index(0.5)])
+    factor = float(np.median(np.linalg.norm(x, axis=1))) / fitted_norm(space, source)
     share = float((profile.energy(x) > _threshold(profile, 0.001)).mean())
     if not probes:
         return _unpaired(profile, x, factor, share)
@@ -150,61 +101,18 @@ def doctor(space: RelativeSpace, embeddings: Any, *, source: str, probes: bool =
             f"embeddings has {x.shape[0]} rows; the space keeps {profile.probes.shape[0]} probes. "
             "Encode the items space.probe_ids in their order."
         )
-    return _paired(profile.probes.astype(np.float64), x, factor, share)
+    kept = np.isfinite(profile.probes).all(axis=1)
+    if kept.sum() < 8:
+        raise _checks.InvalidInput(
+            f"probes is True, but {source!r} had seen only {int(kept.sum())} probe items when it was fitted; "
+            "needs 8."
+        )
+    return _paired(profile.probes[kept].astype(np.float64), x[kept], factor, share)
 
 
-def audit(
-    embeddings: Any, *, ids: Any = None, space: RelativeSpace | None = None, source: str | None = None
-) -> Audit:
-    """Look for what spoils a search: NaN, zero rows, repeated ids, vectors of another encoder.
-
-    Parameters
-    ----------
-    embeddings : array (n, d)
-        May hold NaN and infinity.
-    ids : array (n,), optional
-    space, source : RelativeSpace and str, optional
-        The space and the encoder that the vectors are said to come from.
-
-    Returns
-    -------
-    Audit
-
-    Examples
-    --------
-    >>> found = audit(np.array([[1.0, 0.0], [np.nan, 1.0], [1.0, 0.0]]), ids=["a", "b", "a"])
-    >>> found.nan_rows, found.duplicate_rows, found.duplicate_ids.tolist(), found.clean
-    (array([1]), array([2]), ['a'], False)
-    """
-    x = np.asarray(_checks.matrix("embeddings", embeddings, finite=False))
-    nan, infinite = np.isnan(x).any(axis=1), np.isinf(x).any(axis=1)
-    good = ~(nan | infinite)
-    finite = x[good].astype(np.float64)
-    norms = np.linalg.norm(finite, axis=1)
-    _, first = np.unique(x, axis=0, return_index=True)
-    repeated = np.setdiff1d(np.flatnonzero(good), first)
-    names, counts = np.unique(np.asarray([] if ids is None else ids), return_counts=True)
-    foreign = np.zeros(0, dtype=np.int64)
-    if space is not None:
-        if source is None:
-            raise _checks.InvalidInput(f"source is missing; needs one of {', '.join(map(repr, space.names))}.")
-        if finite.size:
-            foreign = np.flatnonzero(good)[foreign_rows(space, finite, source=source)]
-    power = float(np.sqrt((norms**2).mean())) if norms.size else 0.0
-    return Audit(
-        n_rows=x.shape[0],
-        dimension=x.shape[1],
-        nan_rows=np.flatnonzero(nan),
-        infinite_rows=np.flatnonzero(infinite),
-        zero_rows=np.flatnonzero(good)[norms == 0],
-        duplicate_rows=repeated,
-        duplicate_ids=names[counts > 1],
-        constant_columns=np.flatnonzero(np.ptp(finite, axis=0) == 0) if len(finite) > 1 else foreign[:0],
-        foreign_rows=foreign,
-        expected_foreign=0.001 * len(finite) if space is not None else 0.0,
-        mean_norm=float(np.linalg.norm(finite.mean(axis=0)) / power) if power else float("nan"),
-        norms=(float(norms.min()), float(np.median(norms)), float(norms.max())) if norms.size else (0.0,) * 3,
-    )
+def fitted_norm(space: RelativeSpace, source: str) -> float:
+    """Return the median norm of the vectors of an encoder that were fitted."""
+    return float(_profile(space, source).norms[LEVELS.index(0.5)])
 
 
 def _unpaired(profile: Profile, x: FloatArray, factor: float, share: float) -> Diagnosis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,16 @@ import numpy as np
 from latentlink import _checks
 from latentlink.moments import Moments
 from latentlink.spaces import anchors as choice
-from latentlink.spaces.encoder import N_PROBES, Encoder, profile_of, raw, shaped
-from latentlink.spaces.items import join, positions
+from latentlink.spaces.encoder import N_PROBES, Encoder, Profile, profile_of, raw, shaped
+from latentlink.spaces.items import Support, gather, matched
+from latentlink.spaces.missing import (
+    balanced,
+    consensus,
+    decoder,
+    moved_mean,
+    predicted_anchors,
+    shared_rows,
+)
 from latentlink.whitening import Whitener
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -79,8 +88,9 @@ class RelativeSpace:
     @property
     def probe_ids(self) -> np.ndarray[Any, Any]:
         """Ids of the items whose vectors are kept to recognise a changed runtime."""
-        self._encoders()
-        return np.asarray(self.ids_[: min(N_PROBES, self.ids_.size)])
+        if not hasattr(self, "ids_"):
+            self._encoders()
+        return np.asarray(self.ids_[:N_PROBES])
 
     def dimension(self, name: str) -> int:
         """Return the dimension of an encoder's own vectors."""
@@ -95,7 +105,7 @@ class RelativeSpace:
         encoder = self._encoder(name, "name")
         return _digest(name, encoder.mean, encoder.map)
 
-    def fit(self, spaces: Mapping[str, Any], ids: Any = None) -> RelativeSpace:
+    def fit(self, spaces: Mapping[str, Any], ids: Any = None, *, seen_by: int | str = "auto") -> RelativeSpace:
         """Fit the shared frame on items that the encoders have in common.
 
         Parameters
@@ -104,40 +114,53 @@ class RelativeSpace:
             Moments (one pass over any number of rows, with a support sample) give mean and covariance; the
             anchors come from their support items.
         ids : None, (n,) array, or mapping of name to (n_i,) array
-            Names of the rows. None: row j is the same item in every array. A mapping is joined; the items
-            that every encoder has are fitted, and `matched_` says how many of each encoder's rows these are.
+            Names of the rows. None: row j is the same item in every array. A mapping is joined; `matched_` says
+            how many of each encoder's rows are used.
+        seen_by : "auto", "all" or int from 2
+            With a mapping of ids: an item is fitted when at least this many encoders have seen it. "auto" is 2 for
+            the anchors "gcca", whose closed form can leave out what an encoder has not seen, and "all" for others.
+
+        Raises
+        ------
+        InvalidInput
+            Rows and ids do not fit, encoders share no items, or there are too few for so many anchors.
         """
         self._check()
+        self.kind_ = self.anchors if isinstance(self.anchors, str) else "given"
         states = {str(name): value for name, value in spaces.items() if isinstance(value, Moments)}
         if states:
             spaces, ids = _supports(spaces, states)
         arrays: dict[str, FloatArray] = {str(name): _double(name, value) for name, value in spaces.items()}
         if len(arrays) < 2:
             raise _checks.InvalidInput(f"spaces has {len(arrays)} encoder; a shared space needs at least 2.")
-        rows, self.ids_ = join(arrays, ids)
-        self.matched_ = {name: (rows[name].size, arrays[name].shape[0]) for name in arrays}
-        data = {name: arrays[name][rows[name]] for name in arrays}
+        support = gather(arrays, ids, seen_by=self._seen_by(seen_by))
+        places, self.ids_ = support.places, support.ids
+        self.matched_ = {name: (places[name].size, x.shape[0]) for name, x in arrays.items()}
+        data = {name: x[support.rows[name]] for name, x in arrays.items()}
         whiteners = {name: self._whitener(x, states.get(name)) for name, x in data.items()}
         frames = {name: self._frame(whitener) for name, whitener in whiteners.items()}
-        coordinates = [(data[name] - mean) @ matrix for name, (mean, matrix) in frames.items()]
-        kind = self.anchors if isinstance(self.anchors, str) else "given"
-        self.reason_ = f"anchors are {kind!r} as asked"
-        self.weights_ = self._choose(coordinates, data)
-        prepared = {
-            name: self._relative_map(whiteners[name], self.weights_ @ z)
-            for name, z in zip(data, coordinates, strict=True)
-        }
+        coordinates = {name: (data[name] - mean) @ matrix for name, (mean, matrix) in frames.items()}
+        self.reason_ = f"anchors are {self.kind_!r} as asked"
+        self.weights_ = self._choose(coordinates, data, support)
+        b = {name: self._own_anchors(z, places[name]) for name, z in coordinates.items()}
+        prepared = {name: self._relative_map(whiteners[name], b[name]) for name in data}
+        for name in data:
+            if name not in states:
+                prepared[name]["mean"] = self._mean(prepared[name]["mean"], data[name], places[name])
         if self.normalisation == "gram":
-            gram = _gram_root([self.weights_ @ z for z in coordinates])
-            prepared = {name: {**parts, "map": parts["map"] @ gram} for name, parts in prepared.items()}
-            self.gram_ = gram
+            self.gram_ = choice.gram_root(list(b.values()))
+            prepared = {name: {**parts, "map": parts["map"] @ self.gram_} for name, parts in prepared.items()}
         self.encoders_: dict[str, Encoder] = {}
         relative = {name: raw(self.similarity, data[name], prepared[name]) for name in data}
-        self.consensus_ = np.mean(list(relative.values()), axis=0).astype(np.float32)
-        for name in data:
-            prepared[name]["profile"] = profile_of(data[name], whiteners[name])
-            others = [relative[other] for other in data if other != name]
-            self.encoders_[name] = self._finish(data[name], prepared[name], relative[name], others)
+        self.consensus_ = consensus(relative, support).astype(np.float32)
+        for name, x in data.items():
+            prepared[name]["profile"] = self._profile(x, places[name], whiteners[name])
+            pairs = [
+                shared_rows(relative[other], places[other], x - prepared[name]["mean"], places[name])
+                for other in data
+                if other != name
+            ]
+            self.encoders_[name] = self._finish(prepared[name], relative[name], pairs)
         return self
 
     def add(self, name: str, embeddings: Any, *, ids: Any = None) -> RelativeSpace:
@@ -148,7 +171,8 @@ class RelativeSpace:
         name : str
         embeddings : array (n, d)
         ids : (n,) array, optional
-            Names of the rows; they must hold every support item. None: the rows are the support, in order.
+            Names of the rows. None: the rows are the support, in order. With the anchors "gcca" support items may
+            be missing: `matched_` says how many are used, and below half of them a warning is given.
         """
         encoders = self._encoders()
         if name in encoders:
@@ -160,16 +184,21 @@ class RelativeSpace:
                 f"embeddings has {x.shape[0]} rows; the support has {self.ids_.size} items. Pass ids."
             )
         given = _checks.unique_ids("ids", given, rows=x.shape[0])
-        support = positions(given, self.ids_)
+        rows, places = matched(given.tolist(), self.ids_.tolist())
+        self._enough(name, rows.size)
+        own = x[rows]
         whitener = self._whitener(x, None)
         mean, matrix = self._frame(whitener)
-        parts = self._relative_map(whitener, self.weights_ @ ((x[support] - mean) @ matrix))
+        parts = self._relative_map(whitener, self._own_anchors((own - mean) @ matrix, places))
+        if rows.size == x.shape[0]:
+            parts["mean"] = self._mean(parts["mean"], own, places)
         if self.normalisation == "gram":
             parts = {**parts, "map": parts["map"] @ self.gram_}
-        relative = raw(self.similarity, x[support], parts)
-        parts["profile"] = profile_of(x[support], whitener)
-        self.encoders_[name] = self._finish(x[support], parts, relative, [self.consensus_.astype(np.float64)])
-        self.matched_[name] = (support.size, x.shape[0])
+        relative = raw(self.similarity, own, parts)
+        parts["profile"] = self._profile(own, places, whitener)
+        pairs = [(self.consensus_[places].astype(np.float64), own - parts["mean"])]
+        self.encoders_[name] = self._finish(parts, relative, pairs)
+        self.matched_[name] = (rows.size, x.shape[0])
         return self
 
     def encode(self, embeddings: Any, *, source: str) -> FloatArray:
@@ -261,27 +290,64 @@ class RelativeSpace:
             return np.zeros(d), np.eye(d)
         return whitener.mean_, np.eye(d) if self.similarity == "centred" else whitener.matrix_
 
-    def _choose(self, frames: Sequence[FloatArray], data: Mapping[str, FloatArray]) -> Any:
+    def _choose(
+        self, coordinates: Mapping[str, FloatArray], data: Mapping[str, FloatArray], support: Support
+    ) -> Any:
         k, seed = self.n_anchors, self.seed
+        frames = list(balanced(support, coordinates).values())
         if not isinstance(self.anchors, str):
-            return _given(self.anchors, frames[0].shape[0])
-        kind = self.anchors
-        if kind == "auto":
+            return choice.given_anchors(self.anchors, support.ids.size)
+        if self.kind_ == "auto":
             from latentlink.spaces.compare import best_anchors
 
-            kind, self.reason_ = best_anchors(self, data)
-        if kind == "random":
-            return choice.random_anchors(frames[0].shape[0], k, seed=seed)
-        if kind == "farthest":
+            self.kind_, self.reason_ = best_anchors(self, data)
+        if self.kind_ == "random":
+            return choice.random_anchors(support.ids.size, k, seed=seed)
+        if self.kind_ == "farthest":
             return choice.farthest_anchors(frames, k, seed=seed)
-        if kind == "kmeans":
+        if self.kind_ == "kmeans":
             return choice.kmeans_anchors(frames, k, seed=seed)
-        if kind == "gcca":
-            return choice.gcca_anchors(frames, k)
+        if self.kind_ == "gcca":
+            return choice.gcca_anchors(frames, k, places=list(support.places.values()))
         _checks.need("torch", extra="torch", job='RelativeSpace(anchors="param")')
         from latentlink.spaces.learned import learn_anchors
 
         return learn_anchors(frames, k, seed=seed).weights
+
+    def _seen_by(self, seen_by: int | str) -> int | str:
+        if seen_by == "auto":
+            return 2 if self.kind_ == "gcca" else "all"
+        if seen_by != "all" and self.kind_ != "gcca":
+            raise _checks.InvalidInput(
+                f"seen_by is {seen_by!r} with anchors {self.kind_!r}; items that some encoder has not seen need "
+                'anchors="gcca". Pass seen_by="all".'
+            )
+        return seen_by
+
+    def _enough(self, name: str, n_seen: int) -> None:
+        of = f"ids has {n_seen} of the {self.ids_.size} support items"
+        if n_seen < (4 if self.kind_ == "gcca" else self.ids_.size):
+            needed = "4, better all" if self.kind_ == "gcca" else f"all, as the anchors are {self.kind_!r}"
+            raise _checks.InvalidInput(f"{of}; needs {needed}. Add their rows.")
+        if 2 * n_seen < self.ids_.size:
+            warnings.warn(f"{of}: the map of {name!r} will be rough.", stacklevel=3)
+
+    def _own_anchors(self, frame: FloatArray, places: Any) -> FloatArray:
+        if places.size == self.ids_.size:
+            return np.asarray(self.weights_ @ frame)
+        return predicted_anchors(self.weights_, frame, places)
+
+    def _mean(self, mean: FloatArray, x: FloatArray, places: Any) -> FloatArray:
+        if places.size == self.ids_.size or self.similarity == "cosine":
+            return mean
+        return moved_mean(mean, x, self.weights_, places, self.shrinkage)
+
+    def _profile(self, x: FloatArray, places: Any, whitener: Whitener) -> Profile:
+        """Describe the fitted vectors, with NaN for a probe item that was not seen."""
+        probes = np.full((self.probe_ids.size, x.shape[1]), np.nan)
+        seen = places < probes.shape[0]
+        probes[places[seen]] = x[seen]
+        return profile_of(x, whitener, probes)
 
     def _relative_map(self, whitener: Whitener, b: FloatArray) -> dict[str, Any]:
         """Map of vectors to similarities with the anchors b (k, d), given in frame coordinates."""
@@ -299,14 +365,13 @@ class RelativeSpace:
         }
 
     def _finish(
-        self, x: FloatArray, parts: dict[str, Any], own: FloatArray, others: list[FloatArray]
+        self, parts: dict[str, Any], own: FloatArray, pairs: Sequence[tuple[FloatArray, FloatArray]]
     ) -> Encoder:
         k = own.shape[1]
         offset, spread = np.zeros(k), np.ones(k)
         if self.normalisation == "zscore":
             offset, spread = own.mean(axis=0), own.std(axis=0)
-        decode = _decoder(others, x - parts["mean"])
-        return Encoder(decode=decode, offset=offset, spread=spread, **parts)
+        return Encoder(decode=decoder(pairs), offset=offset, spread=spread, **parts)
 
 
 def _supports(
@@ -325,29 +390,6 @@ def _supports(
         {name: state.support_vectors for name, state in states.items()},
         {name: state.support_ids for name, state in states.items()},
     )
-
-
-def _given(weights: Any, n_items: int) -> FloatArray:
-    w = np.asarray(_checks.matrix("anchors", weights, columns=n_items), dtype=np.float64)
-    if not np.allclose(w.sum(axis=1), 1):
-        raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
-    return w
-
-
-def _gram_root(anchors: Sequence[FloatArray], *, share: float = 0.01) -> FloatArray:
-    """(B B' + lambda I)^(-1/2) of all encoders' anchors side by side."""
-    gram = sum(b @ b.T / b.shape[1] for b in anchors)
-    values, vectors = np.linalg.eigh(np.asarray(gram))
-    return np.asarray((vectors / np.sqrt(np.maximum(values, 0) + share * values.mean())) @ vectors.T)
-
-
-def _decoder(relative: Sequence[FloatArray], centred: FloatArray) -> FloatArray:
-    """Least squares (k, d) from other encoders' relative vectors to centred vectors, with a light ridge."""
-    gram = sum(r.T @ r for r in relative)
-    cross = sum(r.T @ centred for r in relative)
-    gram = np.asarray(gram)
-    ridge = 1e-6 * np.trace(gram) / gram.shape[0]
-    return np.asarray(np.linalg.solve(gram + ridge * np.eye(gram.shape[0]), np.asarray(cross)))
 
 
 def _double(name: str, value: Any) -> FloatArray:
