@@ -10,15 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from latentlink.losses import _inputs
 
+if TYPE_CHECKING:
+    from latentlink.losses._tops import Tops
+
 LOG2E = 1.0 / math.log(2.0)
 # A cosine within this of 1 is computed again as half a squared distance: 1 − s would be mostly rounding.
 NEAR = 0.01
+# Stands for the shortfall of a pair that is no negative: beyond every true one, and still a number whose log,
+# inverse and multiples are finite.
+FAR = 1e30
+_BUFFERS = ("shortfall", "powers", "log", "row", "column", "inverse", "pull", "steep")
 
 
 @dataclass(frozen=True)
@@ -66,20 +75,17 @@ class Pairs:
             tile.masked_fill_(self.same[rows, columns], value)
         return tile
 
-    def shortfalls(self, rows: slice, columns: slice, out: Tensor) -> Tensor:
-        """Compute endpoint − similarity of a tile, clipped at 0, without cancellation near 0."""
-        u, v = self.u[rows], self.v[columns]
-        torch.mm(u, v.T, out=out).neg_().add_(self.endpoint)
-        return self.sharpen(self.exclude(out, rows, columns, 2.0), u, v)
-
-    def sharpen(self, shortfalls: Tensor, u: Tensor, v: Tensor) -> Tensor:
-        """Replace the smallest shortfalls (a, b) of unit rows by half squared distances, in place."""
+    def shortfalls(self, similarities: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Make a tile's similarities shortfalls, in place: exact near 0, and FAR where there is no negative."""
+        shortfalls = torch.sub(self.u.new_full((), self.endpoint), similarities, out=similarities)
+        self.exclude(shortfalls, rows, columns, FAR)
         if not shortfalls.numel():
             return shortfalls
         if not (self.unit and self.endpoint == 1.0):
             _inputs.below_endpoint(self.endpoint - shortfalls.amin(), self.endpoint)
             return shortfalls.clamp_(min=0.0)
         if bool(shortfalls.amin() < NEAR):
+            u, v = self.u[rows], self.v[columns]
             i, j = (shortfalls < NEAR).nonzero(as_tuple=True)
             for some in torch.split(torch.arange(i.numel(), device=u.device), 65536):
                 a, b = i[some], j[some]
@@ -137,29 +143,79 @@ class Logits:
         return self.plain[row] and (not pairs.both or self.plain[column])
 
 
+def memory(like: Tensor, size: int) -> Tensor:
+    """Return `size` values of any content, of the type and on the device of `like`.
+
+    On a CPU in one piece from NumPy, which asks for huge pages: handing out a matrix page by page takes the system
+    longer than multiplying it.
+    """
+    if like.device.type != "cpu":
+        return like.new_empty(size)
+    return torch.from_numpy(np.empty(size, np.float64 if like.dtype == torch.float64 else np.float32))
+
+
 class Workspace:
-    """Buffers of one walk, and the tiles that a memory budget allows to keep between two walks."""
+    """Buffers of a walk, and the tiles that a memory budget allows to keep for the next ones.
+
+    Tiles of one kind are kept all or not at all; kinds are granted in the order in which they are asked for.
+    """
 
     def __init__(self, pairs: Pairs, kept_bytes: float) -> None:
         size = min(pairs.block, max(1, pairs.u.shape[0])) * min(pairs.block, max(1, pairs.v.shape[0]))
-        self._like, self._size = pairs.u.detach(), size
-        self._buffers: dict[str, Tensor] = {}
+        self._like, self._size = pairs.u, size
+        self._buffers = memory(pairs.u, size * len(_BUFFERS))
         r, c = pairs.u.shape[0], pairs.v.shape[0]
         whole = r * c * pairs.u.element_size() * (0.5 if pairs.triangle else 1.0)
-        self.keeps = whole <= kept_bytes
-        self.kept: dict[tuple[int, int], Tensor] = {}
+        self._kinds_left = int(kept_bytes // whole) if whole else 0
+        self._kept: dict[str, dict[tuple[int, int], Tensor]] = {}
+        self._places: dict[tuple[int, int], slice] = {}
+        end = 0
+        for rows, columns in pairs.tiles() if self._kinds_left else ():
+            start, end = end, end + (rows.stop - rows.start) * (columns.stop - columns.start)
+            self._places[rows.start, columns.start] = slice(start, end)
+        self._area = end
+        self._slabs: dict[str, Tensor] = {}
 
     def take(self, name: str, a: int, b: int) -> Tensor:
         """Return the buffer of that name as an (a, b) matrix of any content."""
-        if name not in self._buffers:
-            self._buffers[name] = self._like.new_empty(self._size)
-        return self._buffers[name][: a * b].view(a, b)
+        start = _BUFFERS.index(name) * self._size
+        return self._buffers[start : start + a * b].view(a, b)
+
+    def kept(self, kind: str, rows: slice, columns: slice) -> Tensor | None:
+        """Return the tile of that kind that an earlier walk kept, if any."""
+        return self._kept.get(kind, {}).get((rows.start, columns.start))
+
+    def keep(self, kind: str, rows: slice, columns: slice) -> Tensor:
+        """Return an empty tile to fill, which is kept where the budget allows and else is the kind's buffer."""
+        a, b = rows.stop - rows.start, columns.stop - columns.start
+        if kind not in self._kept:
+            self._kept[kind] = {}
+            if self._kinds_left > 0:
+                self._slabs[kind] = memory(self._like, self._area)
+                self._kinds_left -= 1
+        if kind not in self._slabs:
+            return self.take(kind, a, b)
+        place = rows.start, columns.start
+        tile = self._kept[kind][place] = self._slabs[kind][self._places[place]].view(a, b)
+        return tile
+
+    def rename(self, kind: str, new: str, rows: slice, columns: slice) -> None:
+        """Let a kept tile, if it is one, be of another kind after it was changed in place."""
+        tile = self._kept.get(kind, {}).pop((rows.start, columns.start), None)
+        if tile is not None:
+            self._kept.setdefault(new, {})[rows.start, columns.start] = tile
+
+    def reuse(self, kind: str, new: str) -> None:
+        """Give up the tiles of a kind, and their memory to another kind."""
+        self._kept.pop(kind, None)
+        if kind in self._slabs:
+            self._kept[new], self._slabs[new] = {}, self._slabs.pop(kind)
 
 
-def log_sums(pairs: Pairs, logits: Logits, space: Workspace, peak: Tensor | None = None) -> Tensor:
+def log_sums(pairs: Pairs, logits: Logits, space: Workspace, tops: Tops | None = None) -> Tensor:
     """Compute the log of each query's sum of e^logit over its negatives: (q,), −infinity for none.
 
-    Where logits have one window, `peak` (q,) of zeros takes each query's largest power on the way.
+    Where logits have one window, `tops` sees each tile on the way.
     """
     r = pairs.u.shape[0]
     total = torch.zeros_like(logits.slope)
@@ -168,20 +224,20 @@ def log_sums(pairs: Pairs, logits: Logits, space: Workspace, peak: Tensor | None
     for rows, columns in pairs.tiles():
         twin = pairs.both and not (pairs.triangle and rows == columns)
         if logits.uniform(pairs, rows, columns):
-            tile = _uniform_tile(pairs, logits, scaled, rows, columns, space)
+            if tops is not None and (logits.window or tops.wants(rows, columns, twin=twin)):
+                tile = _watched_tile(pairs, logits, rows, columns, space, tops, twin=twin)
+            else:
+                tile = _uniform_tile(pairs, logits, scaled, rows, columns, space)
+                if tops is not None:
+                    tops.see_powers(tile, logits.rate, rows, columns, twin=twin)
             total[rows] += tile.sum(dim=1)
             if twin:
                 by_column[columns] += tile.sum(dim=0)
-            if peak is not None:
-                peak[rows] = torch.maximum(peak[rows], tile.amax(dim=1))
-                if twin:
-                    column_peak = peak if pairs.triangle else peak[r:]
-                    column_peak[columns] = torch.maximum(column_peak[columns], tile.amax(dim=0))
             continue
-        shortfall, log = _bent_tile(pairs, logits, rows, columns, space)
-        total[rows] += _row_powers(pairs, logits, shortfall, log, rows, columns, space).sum(dim=1)
+        raised, log = _bent_tile(pairs, logits, rows, columns, space)
+        total[rows] += _row_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=1)
         if twin:
-            by_column[columns] += _column_powers(pairs, logits, shortfall, log, rows, columns, space).sum(dim=0)
+            by_column[columns] += _column_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=0)
     return total.log() + logits.shift
 
 
@@ -214,63 +270,25 @@ def gradients(
             pull = torch.add(flat[rows, None], flat_column[None, columns], out=space.take("pull", a, b))
             pull.mul_(tile)
         else:
-            shortfall, log = _bent_tile(pairs, logits, rows, columns, space)
-            pull = _row_powers(pairs, logits, shortfall, log, rows, columns, space)
+            raised, log = _bent_tile(pairs, logits, rows, columns, space)
+            powers = _row_powers(pairs, logits, raised, log, rows, columns, space)
             twin = pairs.both and not diagonal
-            other = _column_powers(pairs, logits, shortfall, log, rows, columns, space) if twin else None
-            inverse = None if softmax_only else _inverse(logits, shortfall, space)
-            factor = space.take("factor", a, b)
-            pull.mul_(_factor(flat[rows, None], inverse, bend[rows, None], factor))
+            other = _column_powers(pairs, logits, raised, log, rows, columns, space) if twin else None
+            inverse = None if softmax_only else _inverse(logits, raised, space)
+            pull = torch.mul(powers, flat[rows, None], out=space.take("pull", a, b))
             if other is not None:
-                slopes = _factor(flat_column[None, columns], inverse, bend_column[None, columns], factor)
-                pull.addcmul_(other, slopes)
-            elif diagonal:  # the column direction of a diagonal tile is its transpose
-                pull = torch.add(pull, pull.T, out=space.take("column", a, b))
+                pull.addcmul_(other, flat_column[None, columns])
+            if inverse is not None:
+                steep = torch.mul(powers, bend[rows, None], out=space.take("steep", a, b))
+                if other is not None:
+                    steep.addcmul_(other, bend_column[None, columns])
+                pull.addcmul_(steep, inverse)
+            if pairs.both and diagonal:  # the column direction of a diagonal tile is its transpose
+                pull = torch.add(pull, pull.T, out=space.take("steep", a, b))
         du[rows].addmm_(pull, v)
         if not diagonal:
             dv[columns].addmm_(pull.T, u)
     return du, dv
-
-
-def one_way_total(
-    pairs: Pairs, rate: float, window: float, positive: Tensor, weights: Tensor, *, differentiate: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute rows' softmax log-sums and the gradient of Σ weights · loss in one sweep of strips.
-
-    A strip holds all candidates of its rows, so their sums, their losses and their gradients are made while its
-    exponentials are at hand. Returns each row's log-sum and the slope of the total in it, (r,) both, and the
-    gradients of rows (r, d) and candidates (c, d) without the positives' part.
-    """
-    du, dv = torch.zeros_like(pairs.u), torch.zeros_like(pairs.v)
-    c, size = pairs.v.shape[0], pairs.block
-    scaled = pairs.u * (rate * LOG2E)
-    log_sum = torch.empty_like(positive)
-    spans = [slice(j, min(j + size, c)) for j in range(0, c, size)]
-    store = pairs.u.new_empty(min(size, pairs.u.shape[0]) * c)
-    slope = torch.zeros_like(positive)
-    for i in range(0, pairs.u.shape[0], size):
-        rows = slice(i, min(i + size, pairs.u.shape[0]))
-        total, tiles, u = torch.zeros_like(positive[rows]), [], scaled[rows]
-        a = u.shape[0]
-        for span in spans:
-            tile = store[a * span.start : a * span.stop].view(a, span.stop - span.start)
-            torch.mm(u, pairs.v[span].T, out=tile)
-            if window:
-                tile.sub_(window * LOG2E)
-            pairs.exclude(tile.exp2_(), rows, span, 0.0)
-            total += tile.sum(dim=1)
-            tiles.append(tile)
-        log_sum[rows] = total.log() + window
-        if not differentiate:
-            continue
-        slope[rows] = weights[rows] * torch.sigmoid(log_sum[rows] - positive[rows])
-        weight = torch.where(total > 0, rate * slope[rows] / total, 0.0)[:, None]
-        weighted = weight * pairs.u[rows]
-        for span, tile in zip(spans, tiles, strict=True):
-            du[rows].addmm_(tile, pairs.v[span])
-            dv[span].addmm_(tile.T, weighted)
-        du[rows].mul_(weight)
-    return log_sum, slope, du, dv
 
 
 def nearest(pairs: Pairs) -> Tensor:
@@ -282,7 +300,7 @@ def nearest(pairs: Pairs) -> Tensor:
     space = Workspace(pairs, 0)
     for rows, columns in pairs.tiles():
         u, v = pairs.u[rows], pairs.v[columns]
-        tile = torch.mm(u, v.T, out=space.take("tile", u.shape[0], v.shape[0]))
+        tile = torch.mm(u, v.T, out=space.take("powers", u.shape[0], v.shape[0]))
         pairs.exclude(tile, rows, columns, -torch.inf)
         best[rows] = torch.maximum(best[rows], tile.amax(dim=1))
         if pairs.both and not (pairs.triangle and rows == columns):
@@ -294,14 +312,29 @@ def _uniform_tile(
     pairs: Pairs, logits: Logits, scaled: Tensor, rows: slice, columns: slice, space: Workspace
 ) -> Tensor:
     """Compute e^(logit − shift) of a tile's negatives, 0 for the others; once when tiles are kept."""
-    key = (rows.start, columns.start)
-    if key in space.kept:
-        return space.kept[key]
-    u, v = scaled[rows], pairs.v[columns]
-    if space.keeps:
-        tile = space.kept[key] = u @ v.T
+    tile = space.kept("powers", rows, columns)
+    if tile is not None:
+        return tile
+    tile = space.keep("powers", rows, columns)
+    shortfall = space.kept("shortfall", rows, columns)
+    if shortfall is None:
+        torch.mm(scaled[rows], pairs.v[columns].T, out=tile)
     else:
-        tile = torch.mm(u, v.T, out=space.take("tile", u.shape[0], v.shape[0]))
+        torch.mul(shortfall, -logits.rate * LOG2E, out=tile).add_(pairs.endpoint * logits.rate * LOG2E)
+    return _plain_powers(pairs, logits, tile, rows, columns)
+
+
+def _watched_tile(
+    pairs: Pairs, logits: Logits, rows: slice, columns: slice, space: Workspace, tops: Tops, *, twin: bool
+) -> Tensor:
+    """Compute the powers of `_uniform_tile` and show the tile's shortfalls to `tops`."""
+    tile = torch.mm(pairs.u[rows], pairs.v[columns].T, out=space.keep("shortfall", rows, columns))
+    powers = torch.mul(tile, logits.rate * LOG2E, out=space.keep("powers", rows, columns))
+    tops.see(pairs.shortfalls(tile, rows, columns), rows, columns, twin=twin)
+    return _plain_powers(pairs, logits, powers, rows, columns)
+
+
+def _plain_powers(pairs: Pairs, logits: Logits, tile: Tensor, rows: slice, columns: slice) -> Tensor:
     if logits.window:
         tile.sub_(logits.window * LOG2E)
     return pairs.exclude(tile.exp2_(), rows, columns, 0.0)
@@ -310,44 +343,46 @@ def _uniform_tile(
 def _bent_tile(
     pairs: Pairs, logits: Logits, rows: slice, columns: slice, space: Workspace
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute the shortfalls of a tile and the base-2 logs in its logits.
+    """Compute shortfall + softening of a tile and the base-2 logs in its logits.
 
-    When nothing is bent there is no endpoint: shortfalls are negated similarities, and no logs are made.
+    When nothing is bent there is no endpoint: these are negated similarities, and no logs are made.
     """
-    a, b = rows.stop - rows.start, columns.stop - columns.start
-    tile = space.take("tile", a, b)
-    if not logits.bent:
-        return torch.mm(pairs.u[rows], pairs.v[columns].T, out=tile).neg_(), None
-    shortfall = pairs.shortfalls(rows, columns, tile)
-    log = space.take("log", a, b)
-    if logits.floor:
-        torch.clamp(shortfall, min=logits.floor, out=log)
-        log.add_(logits.softening) if logits.softening else log
-    else:
-        torch.add(shortfall, logits.softening, out=log)
-    return shortfall, log.log2_()
+    raised = space.kept("raised", rows, columns)
+    if raised is None:
+        tile = space.kept("shortfall", rows, columns)
+        if tile is None:
+            tile = space.take("shortfall", rows.stop - rows.start, columns.stop - columns.start)
+            torch.mm(pairs.u[rows], pairs.v[columns].T, out=tile)
+            if not logits.bent:
+                return tile.neg_(), None
+            pairs.shortfalls(tile, rows, columns)
+        raised = tile if logits.softening == 0 else tile.add_(logits.softening)
+        space.rename("shortfall", "raised", rows, columns)
+    log = space.kept("log", rows, columns)
+    if log is None:
+        log = space.keep("log", rows, columns)
+        lowest = logits.floor + logits.softening
+        torch.log2(torch.clamp(raised, min=lowest, out=log) if logits.floor else raised, out=log)
+    return raised, log
 
 
 def _row_powers(
     pairs: Pairs,
     logits: Logits,
-    shortfall: Tensor,
+    raised: Tensor,
     log: Tensor | None,
     rows: slice,
     columns: slice,
     space: Workspace,
 ) -> Tensor:
     """Compute e^(logit − shift) of the rows' logits on a tile's negatives, 0 for the others."""
-    slope, bend = logits.slope[rows, None], logits.bend[rows, None]
-    constant = (slope * (pairs.endpoint if logits.bent else 0.0) - logits.shift[rows, None]) * LOG2E
-    powers = space.take("powers", *shortfall.shape)
-    return _powers(pairs, shortfall, log, slope, bend, constant, rows, columns, powers)
+    return _powers(pairs, logits, raised, log, (rows, None), rows, columns, space)
 
 
 def _column_powers(
     pairs: Pairs,
     logits: Logits,
-    shortfall: Tensor,
+    raised: Tensor,
     log: Tensor | None,
     rows: slice,
     columns: slice,
@@ -356,40 +391,39 @@ def _column_powers(
     """Compute e^(logit − shift) of the columns' logits on a tile's negatives, 0 for the others."""
     start = 0 if pairs.triangle else pairs.u.shape[0]
     place = slice(start + columns.start, start + columns.stop)
-    slope, bend = logits.slope[None, place], logits.bend[None, place]
-    constant = (slope * (pairs.endpoint if logits.bent else 0.0) - logits.shift[None, place]) * LOG2E
-    powers = space.take("column", *shortfall.shape)
-    return _powers(pairs, shortfall, log, slope, bend, constant, rows, columns, powers)
+    return _powers(pairs, logits, raised, log, (None, place), rows, columns, space)
 
 
 def _powers(
     pairs: Pairs,
-    shortfall: Tensor,
+    logits: Logits,
+    raised: Tensor,
     log: Tensor | None,
-    slope: Tensor,
-    bend: Tensor,
-    constant: Tensor,
+    place: tuple[slice | None, slice | None],
     rows: slice,
     columns: slice,
-    out: Tensor,
+    space: Workspace,
 ) -> Tensor:
-    torch.addcmul(constant, shortfall, slope, value=-LOG2E, out=out)
+    kind = "row" if place[1] is None else "column"
+    tile = space.kept(kind, rows, columns)
+    if tile is not None:
+        return tile
+    slope, bend = logits.slope[place], logits.bend[place]
+    end = pairs.endpoint + logits.softening if logits.bent else 0.0
+    constant = (slope * end - logits.shift[place]) * LOG2E
+    tile = space.keep(kind, rows, columns)
+    if kind == "row":  # torch does not vectorise an operation with two operands of one value a row
+        torch.mul(raised, slope * -LOG2E, out=tile).add_(constant)
+    else:
+        torch.addcmul(constant, raised, slope, value=-LOG2E, out=tile)
     if log is not None:
-        out.addcmul_(log, bend, value=-1.0)
-    return pairs.exclude(out.exp2_(), rows, columns, 0.0)
+        tile.addcmul_(log, bend, value=-1.0)
+    return pairs.exclude(tile.exp2_(), rows, columns, 0.0)
 
 
-def _factor(flat: Tensor, inverse: Tensor | None, bend: Tensor, out: Tensor) -> Tensor:
-    return flat if inverse is None else torch.addcmul(flat, inverse, bend, out=out)
-
-
-def _inverse(logits: Logits, shortfall: Tensor, space: Workspace) -> Tensor | None:
+def _inverse(logits: Logits, raised: Tensor, space: Workspace) -> Tensor | None:
     """Compute 1 / (shortfall + softening) of a tile, 0 below the floor; nothing when nothing is bent."""
     if not logits.bent:
         return None
-    inverse = space.take("log", *shortfall.shape)  # the logs are spent by then
-    torch.add(shortfall, logits.softening, out=inverse)
-    if logits.floor:
-        below = shortfall < logits.floor
-        return inverse.reciprocal_().masked_fill_(below, 0.0)
-    return inverse.reciprocal_()
+    inverse = torch.reciprocal(raised, out=space.take("inverse", *raised.shape))
+    return inverse.masked_fill_(raised < logits.floor + logits.softening, 0.0) if logits.floor else inverse

@@ -5,8 +5,8 @@ gradient in closed form, by walking over tiles (`_walk`). The rest of a loss is 
 
 A walk costs one product of all pairs (half of them when the matrix is symmetric). The plain losses take one
 walk forward and one with two more products backward. WEINCE sees each query's nearest negative on the first
-walk; when some are near enough to the endpoint for their tails to matter, it makes those rows of the matrix
-again, for their largest similarities, and takes one more walk for the sums of the bent logits.
+walk, and puts the smallest shortfalls aside where a sample says that they are near enough to the endpoint for a
+tail to matter; if some queries then bend, it takes one more walk for the sums of their logits.
 
 Nothing of size n² is stored, except the tiles themselves while all of them fit in `memory` MiB; keeping them
 saves the product of the backward walk.
@@ -21,16 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from latentlink.losses._tops import smallest_shortfalls
-from latentlink.losses._walk import (
-    Logits,
-    Pairs,
-    Workspace,
-    gradients,
-    log_sums,
-    nearest,
-    one_way_total,
-)
+from latentlink.losses._sweep import one_way_total
+from latentlink.losses._tops import Tops, smallest_shortfalls
+from latentlink.losses._walk import Logits, Pairs, Workspace, gradients, log_sums, nearest
 from latentlink.tails.online import Gate, QueryStatistics
 
 MEMORY = 32.0
@@ -156,11 +149,11 @@ class _OneWaySum(torch.autograd.Function):
 
 
 @torch.no_grad()
-def _plain(pairs: Pairs, rate: Tensor, memory: float, peak: Tensor | None = None) -> Solved:
+def _plain(pairs: Pairs, rate: Tensor, memory: float, tops: Tops | None = None) -> Solved:
     """Compute log-sums of softmax logits under a shift with which no power overflows and no sum vanishes.
 
     One window serves all queries down to a temperature of 0.013; below it as long as every query has a negative
-    in the window's reach, else each query is shifted by its own nearest one.
+    in the window's reach, else each query is shifted by its own nearest one. `tops` sees the tiles on the way.
     """
     memory = memory if pairs.u.requires_grad or pairs.v.requires_grad else 0.0
     space = Workspace(pairs, memory * 2**20)
@@ -168,7 +161,7 @@ def _plain(pairs: Pairs, rate: Tensor, memory: float, peak: Tensor | None = None
     none, window = torch.zeros_like(each), _window(pairs, number)
     logits = Logits(each, none, none + window, window=window, rate=number)
     with torch.autocast(device_type=each.device.type, enabled=False):
-        sums = log_sums(pairs, logits, space, peak)
+        sums = log_sums(pairs, logits, space, tops)
         if window > 0 and bool((sums < window - 70).any()):
             best = nearest(pairs)
             logits = Logits(each, none, each * torch.where(best.isfinite(), best, 0.0))
@@ -184,36 +177,37 @@ def _bent(
     """Find each query's blend and beta, (q,), and its log-sum.
 
     The first walk sums softmax logits, for the queries that stay plain, and sees each query's nearest negative:
-    only those within the gate's reach have their tails looked at.
+    only the tails of those within the gate's reach are read.
     """
     q, columns = _queries(pairs), gate.columns(_negatives(pairs))
     zero = pairs.u.new_zeros(q)
-    if known is None and (columns == 0 or q == 0):
+    if q == 0 or (known is None and columns == 0):
         return _plain(pairs, rate, memory), zero, zero
-    if known is None and math.isinf(gate.reach):
-        tops = smallest_shortfalls(pairs, torch.arange(q, device=zero.device), columns)
-        found = gate.statistics(tops)
-        blend, beta, shortfall = found.blend, found.beta, tops[:, 0]
-    else:
-        one_window = _window(pairs, float(rate)) == 0
-        peak = torch.zeros_like(zero) if one_window else None
-        plain = _plain(pairs, rate, memory, peak)
-        # Under a window that shifts, the power of a far negative vanishes, so the peaks do not tell.
+    tops = Tops(pairs, columns if known is None else 0, gate.reach)
+    plain = _plain(pairs, rate, memory, tops)
+    shortfall = tops.nearest()
+    if known is None:
         with torch.autocast(device_type=zero.device.type, enabled=False):
-            shortfall = pairs.endpoint - (nearest(pairs) if peak is None else peak.log() / rate)
-        if known is None:
             queries = (shortfall <= gate.reach + 1e-4).nonzero()[:, 0]
-            found = gate.statistics(smallest_shortfalls(pairs, queries, columns))
-            blend, beta = zero.index_copy(0, queries, found.blend), zero.index_copy(0, queries, found.beta)
-        else:
-            blend, beta = known.blend.to(zero), known.beta.to(zero)
-        if not bool((blend > 0).any()):
-            return plain, blend, beta
-        del plain
-    return _bend(pairs, rate, gate, blend, beta, shortfall), blend, beta
+            found = gate.statistics(tops.smallest(queries))
+        blend, beta = zero.index_copy(0, queries, found.blend), zero.index_copy(0, queries, found.beta)
+    else:
+        blend, beta = known.blend.to(zero), known.beta.to(zero)
+    if not bool((blend > 0).any()):
+        return plain, blend, beta
+    plain.space.reuse("powers", "log")
+    return _bend(pairs, rate, gate, blend, beta, shortfall, plain.space), blend, beta
 
 
-def _bend(pairs: Pairs, rate: Tensor, gate: Gate, blend: Tensor, beta: Tensor, shortfall: Tensor) -> Solved:
+def _bend(
+    pairs: Pairs,
+    rate: Tensor,
+    gate: Gate,
+    blend: Tensor,
+    beta: Tensor,
+    shortfall: Tensor,
+    space: Workspace,
+) -> Solved:
     """Compute log-sums of blended logits, each shifted by about its largest."""
     slope, bend = (1 - blend) * rate, blend * beta
     near = torch.where(shortfall.isfinite(), shortfall.clamp(min=0.0), 0.0)
@@ -228,7 +222,6 @@ def _bend(pairs: Pairs, rate: Tensor, gate: Gate, blend: Tensor, beta: Tensor, s
         )
         plain = tuple(not bool((part > 0).any()) for half in halves for part in torch.split(half, pairs.block))
     logits = Logits(slope, bend, shift, None, True, plain, gate.floor, gate.softening, float(rate))
-    space = Workspace(pairs, 0.0)
     with torch.autocast(device_type=slope.device.type, enabled=False):
         return Solved(logits, log_sums(pairs, logits, space), space)
 
