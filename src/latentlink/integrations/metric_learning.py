@@ -13,6 +13,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from latentlink.losses import _inputs, functional  # noqa: E402
 from latentlink.losses._choices import Choice, labelled_choice  # noqa: E402
+from latentlink.losses._labelled import labelled_loss  # noqa: E402
 from latentlink.tails.online import Gate  # noqa: E402
 
 
@@ -29,7 +30,8 @@ class InfoNCELoss(nn.Module):
 
     Notes
     -----
-    Memory: one matrix of similarities and a few of its size; not pairs times negatives.
+    Memory: that of the rows and of a few tiles of the similarity matrix, whatever the labels. With
+    `indices_tuple` a few matrices of all pairs, but never pairs times negatives.
 
     Examples
     --------
@@ -37,6 +39,8 @@ class InfoNCELoss(nn.Module):
     >>> float(InfoNCELoss(0.07)(x, torch.tensor([0, 0, 1, 1]))) < 1e-4
     True
     """
+
+    tiled = True  # labels need no matrix of all pairs
 
     def __init__(
         self,
@@ -60,6 +64,10 @@ class InfoNCELoss(nn.Module):
         ref_labels: Tensor | None = None,
     ) -> Tensor:
         """Compute the loss: (n, d), labels (n,) → scalar; a differentiable 0 when there is no pair."""
+        if self.tiled and indices_tuple is None and not torch.compiler.is_compiling():
+            tau = _inputs.temperature(self.temperature)
+            batch = (embeddings, labels, ref_emb, ref_labels)
+            return labelled_loss(*batch, tau, self.denominator, normalize=self.normalize)
         choice = labelled_choice(embeddings, labels, indices_tuple, ref_emb, ref_labels, self.normalize)
         if choice.similarities.numel() == 0:
             return choice.similarities.sum()
@@ -83,12 +91,18 @@ class WEINCELoss(InfoNCELoss):
     gate : Gate, optional
         Rule for beta and blend.
 
+    Notes
+    -----
+    Memory: a few matrices of all pairs, with labels, too.
+
     Examples
     --------
     >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
     >>> float(WEINCELoss(0.07)(x, torch.tensor([0, 0, 1, 1]))) < 1e-4
     True
     """
+
+    tiled = False
 
     def __init__(self, temperature: float | Tensor = 0.07, *, gate: Gate | None = None, **options: Any) -> None:
         super().__init__(temperature, **options)

@@ -193,12 +193,7 @@ def labelled_choice(
     `pairs` names positives and negatives by index, (anchors, positives, anchors, negatives) or (anchors, positives,
     negatives), instead of labels.
     """
-    z = _inputs.embeddings("embeddings", embeddings)
-    alone = reference is None  # whether rows meet themselves: never decided by the identity of labels
-    ref = z if alone else _inputs.embeddings("ref_emb", reference, columns=z.shape[1])
-    dtype = _inputs.computing_type(z, ref)
-    u = _inputs.unit_rows("embeddings", z, dtype, normalize=normalize)
-    v = u if alone else _inputs.unit_rows("ref_emb", ref, dtype, normalize=normalize)
+    u, v, alone = labelled_rows(embeddings, reference, normalize)
     n, m = u.shape[0], v.shape[0]
     if pairs is not None:
         positive = torch.zeros(n, m, dtype=torch.bool, device=u.device)
@@ -207,16 +202,38 @@ def labelled_choice(
         positive[pairs[0], pairs[1]] = True
         negative[anchors, pairs[-1]] = True
     else:
-        if labels is None:
-            raise _checks.InvalidInput("labels is None; needs labels (n,), or indices_tuple.")
-        others = labels if alone else reference_labels
-        same = _known_same(labels, others, n, m, u.device)
-        if same is None:
-            raise _checks.InvalidInput("ref_labels is None; needs one label for each row of ref_emb.")
+        mine, others = label_pair(labels, reference_labels, u, v, alone)
+        same = mine[:, None] == others[None, :]
         itself = torch.eye(n, m, dtype=torch.bool, device=u.device) & alone
         positive, negative = same & ~itself, ~same
     most = int(negative.sum(dim=1).max()) if n and m else 0
     return Choice(_inputs.product(u, v), positive, negative, u, v, normalize, most)
+
+
+def labelled_rows(embeddings: Any, reference: Any, normalize: bool) -> tuple[Tensor, Tensor, bool]:
+    """Return the rows (n, d) that share labels, those they choose among (m, d), and whether these are themselves.
+
+    That is never decided by the identity of tensors: a reference set may be the rows once more.
+    """
+    alone = reference is None
+    z = _inputs.embeddings("embeddings", embeddings)
+    ref = z if alone else _inputs.embeddings("ref_emb", reference, columns=z.shape[1])
+    dtype = _inputs.computing_type(z, ref)
+    u = _inputs.unit_rows("embeddings", z, dtype, normalize=normalize)
+    return u, u if alone else _inputs.unit_rows("ref_emb", ref, dtype, normalize=normalize), alone
+
+
+def label_pair(
+    labels: Tensor | None, reference_labels: Tensor | None, u: Tensor, v: Tensor, alone: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the labels of both sides of `labelled_rows`, (n,) and (m,)."""
+    if labels is None:
+        raise _checks.InvalidInput("labels is None; needs labels (n,), or indices_tuple.")
+    others = labels if alone else reference_labels
+    if others is None:
+        raise _checks.InvalidInput("ref_labels is None; needs one label for each row of ref_emb.")
+    mine = as_labels("labels", labels, u.shape[0]).to(u.device)
+    return mine, as_labels("ref_labels", others, v.shape[0]).to(u.device)
 
 
 def _known_same(
