@@ -56,6 +56,28 @@ def test_the_verbs_of_a_migration(folder, run):
     assert run("migrate", "rollback", "m")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "m", "nothing.parquet"], "nothing.parquet: No such file or directory; check the path."),
+        (
+            ["shadow", "m", "--queries", "new.npz", "--relevant", "rows.txt"],
+            "rows.txt is not a npy file of row",
+        ),
+        (["convert", "n", "old.npz"], "n holds no migration; begin one with `migrate fit`."),
+        (["cutover", "m"], "the gate has not passed since the last change; run `migrate gate`"),
+        (["rollback", "m"], "the old side is served; there is nothing to roll back."),
+    ],
+)
+def test_a_mistake_in_a_migration_is_one_line(folder, run, arguments, message):
+    begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(*begin)[0] == 0
+    (folder / "rows.txt").write_text("1 2 3")
+    code, output = run("migrate", *arguments)
+    assert (code, output.err.count("\n")) == (2, 1)
+    assert message in output.err
+
+
 def test_a_gate_that_does_not_pass_exits_with_1(folder, run, rng):
     with np.load("new.npz") as file:
         np.save("shuffled.npy", file["vectors"][rng.permutation(300)])

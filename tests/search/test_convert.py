@@ -76,7 +76,7 @@ def test_a_damaged_shard_is_written_again(corpus, tmp_path):
 def test_another_conversion_is_never_overwritten(corpus, tmp_path):
     run(corpus, tmp_path / "out")
     with pytest.raises(
-        InvalidInput, match=r"holds another conversion \(target, fingerprints differ\); pick another"
+        InvalidInput, match=r"holds another conversion \(target, fingerprints differ\); give the same"
     ):
         run(corpus, tmp_path / "out", target=None)
     with pytest.raises(InvalidInput, match="holds no finished conversion; run convert again to finish it"):

@@ -59,8 +59,12 @@ def test_a_whole_migration(world, tmp_path, direction):
     state = migrate.cut_over(state)
     assert migrate.open_migration(tmp_path / "m") == state
     assert state.serving == "new"
+    with pytest.raises(InvalidInput, match="the new side is served already; there is nothing to cut over"):
+        migrate.cut_over(state)
     state = migrate.roll_back(state)
     assert state.serving == "old"
+    with pytest.raises(InvalidInput, match="the old side is served; there is nothing to roll back"):
+        migrate.roll_back(state)
     assert (tmp_path / "old.arrow").read_bytes() == before
     assert [event["verb"] for event in state.events][-3:] == ["gate", "cutover", "rollback"]
     assert "serving old" in str(state)
@@ -81,6 +85,8 @@ def test_steps_out_of_order_are_refused(world, tmp_path):
     state = begin(world, tmp_path / "m")
     with pytest.raises(InvalidInput, match="there is no shadow evaluation yet; run `migrate shadow` first"):
         migrate.gate(state)
+    with pytest.raises(InvalidInput, match="old and new are both 'old'; needs two names"):
+        migrate.fit(tmp_path / "x", world[0][:500], world[1][:500], old="old", new="old")
     with pytest.raises(InvalidInput, match="holds a migration already; pick another folder"):
         begin(world, tmp_path / "m")
     later, _ = migrate.run_shadow(state)
@@ -93,6 +99,62 @@ def test_steps_out_of_order_are_refused(world, tmp_path):
         migrate.cut_over(later)
     with pytest.raises(InvalidInput, match="holds no migration; begin one with `migrate fit`"):
         migrate.open_migration(tmp_path)
+
+
+def test_each_state_says_what_is_next(world, tmp_path):
+    old, _, _, _ = world
+    write_vectors(tmp_path / "old.arrow", old.astype(np.float32), ids=np.arange(600))
+    state = begin(world, tmp_path / "m")
+    assert state.advice == "`migrate shadow` with real queries"
+    state, _ = migrate.run_shadow(state, **evidence(world))
+    assert state.advice == "`migrate convert` the corpus"
+    state, _ = migrate.convert_corpus(state, [tmp_path / "old.arrow"])
+    assert state.advice == "`migrate gate`"
+    state, _ = migrate.gate(state, certified=-50.0)  # no search is that certain
+    assert (state.gate_passed, state.advice.split(":")[0]) == (False, "the gate is shut")
+    state, _ = migrate.gate(state, retention=0.9)
+    assert (state.gate_passed, state.advice) == (True, "`migrate cutover`")
+    state = migrate.cut_over(state)
+    assert state.advice.startswith("search the converted vectors with queries of 'new' as they are")
+    assert str(state).endswith("`migrate rollback` goes back")
+
+
+def test_a_gate_that_passed_before_a_later_shadow_does_not_open(world, tmp_path):
+    """Nor does a rollback or a fill in between hide that the evidence has changed."""
+    state, _ = migrate.run_shadow(begin(world, tmp_path / "m", "query"), **evidence(world))
+    state, _ = migrate.gate(state, retention=0.9)
+    state = migrate.roll_back(migrate.cut_over(state))
+    assert state.gate_passed
+    state, _ = migrate.run_shadow(state, **evidence(world))
+    with pytest.raises(InvalidInput, match="the gate has not passed since the last change"):
+        migrate.cut_over(state)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tenants": ["a", "b"]}, r"tenants has shape \(2,\); needs \(100,\), a name for each query"),
+        ({"relevant": np.zeros(100)}, r"relevant has shape \(100,\) and type float64; needs 100 row numbers"),
+        ({"relevant": np.arange(550, 650)}, "of the corpus sample, from 0 to 599"),
+        ({"corpus_old": None}, "corpus_old and corpus_new go together"),
+        (
+            {"corpus_old": None, "corpus_new": None},
+            "queries_new need a corpus sample, whose rows relevant counts",
+        ),
+    ],
+)
+def test_evidence_that_does_not_fit_is_refused(world, tmp_path, wrong, message):
+    state = begin(world, tmp_path / "m")
+    with pytest.raises(InvalidInput, match=message):
+        migrate.run_shadow(state, **{**evidence(world), **wrong})
+
+
+def test_what_is_not_known_is_not_printed(world, tmp_path):
+    few = {**evidence(world), "relevant": np.arange(500, 510)}
+    few |= {"queries_new": few["queries_new"][:10], "queries_old": None}
+    _, found = migrate.run_shadow(begin(world, tmp_path / "m"), **few)
+    assert "nan" not in str(found)
+    assert "certified       nothing: fewer than 20 queries" in str(found)
 
 
 def test_native_search_against_a_plain_loop(world):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from latentlink._checks import InvalidInput
 from latentlink.cli._frame import CheckFailed, Json, Quiet, Seed, emit
 from latentlink.cli._jobs import Address, Engine, Workers
 
@@ -113,8 +114,6 @@ def shadow(
     quiet: Quiet = False,
 ) -> None:
     """Search a sample both ways: what the migrated search keeps of the new encoder's own."""
-    import numpy as np
-
     from latentlink.io import read_vectors
     from latentlink.search import migrate as jobs
 
@@ -125,7 +124,7 @@ def shadow(
         jobs.open_migration(folder),
         queries_new=load(queries),
         queries_old=load(queries_old),
-        relevant=None if relevant is None else np.load(relevant, allow_pickle=False),
+        relevant=None if relevant is None else _rows(relevant),
         corpus_old=load(corpus_old),
         corpus_new=load(corpus_new),
         tenants=None if tenants is None else tenants.read_text(encoding="utf-8").splitlines(),
@@ -219,9 +218,16 @@ def _opened(address: str | None, table: str) -> Any:
     return nullcontext() if address is None else open_store(address, table)
 
 
-def _same_items(what: str, a: Any, b: Any) -> None:
-    from latentlink._checks import InvalidInput
+def _rows(path: Path) -> Any:
+    import numpy as np
 
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInput(f"{path} is not a npy file of row numbers; write it with numpy.save.") from error
+
+
+def _same_items(what: str, a: Any, b: Any) -> None:
     if a is not None and b is not None and a.tolist() != b.tolist():
         raise InvalidInput(
             f"{what} hold different ids, or another order; write the same items in the same order."

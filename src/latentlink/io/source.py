@@ -142,6 +142,7 @@ def open_vectors(
     file = Path(path)
     suffix = file.suffix.lower()
     _checks.one_of(f"the suffix of {file.name}", suffix, SUFFIXES)
+    file.stat()  # a missing file is an error that names it, whatever the format's library says
     reader: Reader
     if suffix in _TABLES:
         reader = _TABLES[suffix](file, vector_column, id_column)

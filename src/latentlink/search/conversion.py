@@ -195,7 +195,7 @@ def convert(
         "quarantine": quarantine,
         "files": inputs,
     }
-    with _prepared(out, plan):
+    with _prepared(Path(folder), plan):
         records = [json.loads(record) for record in run(tasks)]
         _files.write_json(out / "manifest.json", {**plan, "shards": records})
     return Conversion(Path(folder), tuple(records))
@@ -249,7 +249,8 @@ def _prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
             wrong = [key for key in plan if found.get(key) != plan[key]]
             if wrong:
                 raise _checks.InvalidInput(
-                    f"{folder} holds another conversion ({', '.join(wrong)} differ); pick another folder."
+                    f"{folder} holds another conversion ({', '.join(wrong)} differ); give the same "
+                    "files and settings, or another folder."
                 )
         else:
             _files.write_json(path, plan)

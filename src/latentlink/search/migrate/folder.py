@@ -44,11 +44,40 @@ class Migration:
         """Return the last event of a verb, or None."""
         return next((event for event in reversed(self.events) if event["verb"] == verb), None)
 
+    @property
+    def gate_passed(self) -> bool:
+        """Whether the last gate passed, and nothing was fitted, converted or evaluated since."""
+        relevant = [event for event in self.events if event["verb"] in ("fit", "convert", "shadow", "gate")]
+        return bool(relevant) and bool(relevant[-1].get("passed"))
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        if self.serving == "new":
+            place = self.folder / "space"
+            use = {
+                "corpus": f"search the converted vectors with queries of {self.new!r} as they are",
+                "shared": f"encode queries of {self.new!r} by the space in {place}",
+                "query": f"translate queries of {self.new!r} to {self.old!r} by the space in {place}",
+            }
+            return f"{use[self.direction]}; `migrate rollback` goes back"
+        gate = self.last("gate")
+        if self.last("shadow") is None:
+            return "`migrate shadow` with real queries"
+        if self.direction != "query" and self.last("convert") is None:
+            return "`migrate convert` the corpus"
+        if self.gate_passed:
+            return "`migrate cutover`"
+        if gate is not None and gate is self.events[-1]:
+            return "the gate is shut: fit on more pairs, try another direction, or keep the old side"
+        return "`migrate gate`"
+
     def __str__(self) -> str:
         lines = [f"{self.old} -> {self.new}, {self.direction} side; serving {self.serving}"]
         for event in self.events:
             detail = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("verb", "time"))
             lines.append(f"{event['time']}  {event['verb']:9} {detail}")
+        lines.append(f"next: {self.advice}")
         return "\n".join(lines)
 
 
@@ -90,6 +119,8 @@ def fit(
     place = Path(folder)
     _checks.one_of("direction", direction, DIRECTIONS)
     share = _checks.number("holdout", holdout, low=0, high=1, open_low=True)
+    if old == new:
+        raise _checks.InvalidInput(f"old and new are both {old!r}; needs two names.")
     if (place / "migration.json").exists():
         raise _checks.InvalidInput(f"{folder} holds a migration already; pick another folder.")
     x, y = _checks.matrix("pairs_old", pairs_old, min_rows=20), _checks.matrix("pairs_new", pairs_new)
@@ -155,12 +186,16 @@ def run_shadow(
 ) -> tuple[Migration, Shadow]:
     """Evaluate on real queries, or, without any, on the held-out items searching for themselves.
 
-    See `shadow` for the arguments. The held-out items are the corpus when none is given; as queries they are
-    easy, so a gate should rest on real ones.
+    See `shadow` for the arguments. Without queries the held-out items search for themselves; they are easy, so a
+    gate should rest on real ones.
     """
     if (corpus_old is None) != (corpus_new is None) or (queries_new is None) != (relevant is None):
         raise _checks.InvalidInput(
             "corpus_old and corpus_new go together, and queries_new and relevant go together; pass both."
+        )
+    if queries_new is not None and corpus_old is None:
+        raise _checks.InvalidInput(
+            "queries_new need a corpus sample, whose rows relevant counts; pass corpus_old and corpus_new."
         )
     if corpus_old is None:
         with np.load(migration.folder / "heldout.npz", allow_pickle=False) as held:

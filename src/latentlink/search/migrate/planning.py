@@ -49,18 +49,38 @@ class Plan:
         return self.bytes_written < self.bytes_free
 
     def __str__(self) -> str:
-        gib = 2**30
         room = "fits" if self.fits else "DOES NOT FIT"
         return "\n".join(
             [
                 f"corpus      {self.rows:,} vectors of {self.dimension} in {self.files} files",
-                f"reads       {self.bytes_read / gib:.2f} GiB",
-                f"writes      {self.bytes_written / gib:.2f} GiB of {self.target_dimension} columns; "
-                f"{self.bytes_free / gib:.1f} GiB are free: {room}",
-                f"map         {self.product_seconds:.1f} CPU seconds on this machine, without reading and writing",
-                f"re-embed    {self.embed_hours:.1f} hours at the stated rate, for comparison",
+                f"reads       {_size(self.bytes_read)}",
+                f"writes      {_size(self.bytes_written)} of {self.target_dimension} columns; "
+                f"{_size(self.bytes_free)} are free: {room}",
+                f"map         {_duration(self.product_seconds)} of CPU here, without reading and writing",
+                f"re-embed    {_duration(3600 * self.embed_hours)} at the stated rate, for comparison",
             ]
         )
+
+
+def _size(n: float) -> str:
+    """Write a number of bytes.
+
+    >>> _size(3_072_000)
+    '2.9 MiB'
+    """
+    power = min(4, max(0, int(n).bit_length() - 1) // 10)
+    return f"{n / 1024**power:.1f} {['B', 'KiB', 'MiB', 'GiB', 'TiB'][power]}"
+
+
+def _duration(seconds: float) -> str:
+    """Write a time.
+
+    >>> _duration(0.04), _duration(400), _duration(1.44e6)
+    ('0.04 s', '6.7 min', '400.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def plan(

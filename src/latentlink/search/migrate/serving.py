@@ -69,7 +69,7 @@ def cut_over(migration: Migration, *, force: bool = False, store: Store | None =
     ----------
     migration : Migration
     force : bool
-        Though the last gate did not pass since the last shadow evaluation.
+        Though no gate has passed since the last fit, conversion or shadow evaluation.
     store : Store, optional
         Needed when one was filled. Its view or alias changes in one transaction; no vector does.
 
@@ -78,11 +78,9 @@ def cut_over(migration: Migration, *, force: bool = False, store: Store | None =
     InvalidInput
         The gate has not passed, or the new side is not there yet.
     """
-    verdict = migration.last("gate")
-    verbs = [event["verb"] for event in migration.events]
-    since = set(verbs[len(verbs) - verbs[::-1].index("gate") :]) if verdict else set()
-    stale = bool(since & {"shadow", "convert", "fit"})
-    if not force and (verdict is None or not verdict["passed"] or stale):
+    if migration.serving == "new" and (store is None or serves(migration, store)[1]):
+        raise _checks.InvalidInput("the new side is served already; there is nothing to cut over.")
+    if not force and not migration.gate_passed:
         raise _checks.InvalidInput(
             "the gate has not passed since the last change; run `migrate gate`, or cut over with force."
         )

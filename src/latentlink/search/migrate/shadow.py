@@ -73,15 +73,19 @@ class Shadow:
 
     def __str__(self) -> str:
         low, high = self.retention_interval
+        known = not np.isnan(self.old_recall)  # the queries were embedded by the old encoder too
+        old = f", old encoder {self.old_recall:.3f}" if known else ""
+        shared = f"; the two encoders themselves share {self.encoder_overlap:.3f}" if known else ""
         lines = [
             f"{self.direction} side, {self.n_queries} queries, {self.n_items} items",
-            f"recall@{self.k}       new encoder {self.native_recall:.3f}, migrated {self.migrated_recall:.3f}, "
-            f"old encoder {self.old_recall:.3f}",
+            f"recall@{self.k}       new encoder {self.native_recall:.3f}, migrated {self.migrated_recall:.3f}{old}",
             f"retention       {self.retention:.3f} [{low:.3f}, {high:.3f}]",
             f"nDCG@{self.k}         new encoder {self.native_ndcg:.3f}, migrated {self.migrated_ndcg:.3f}, "
             f"retention {self.ndcg_retention:.3f} [{self.ndcg_interval.low:.3f}, {self.ndcg_interval.high:.3f}]",
-            f"same neighbours {self.overlap:.3f}; the two encoders themselves share {self.encoder_overlap:.3f}",
-            f"certified       cross-entropy {self.cross_entropy:+.3f} nats (at most "
+            f"same neighbours {self.overlap:.3f}{shared}",
+            "certified       nothing: fewer than 20 queries"
+            if self.verdict == "none"
+            else f"certified       cross-entropy {self.cross_entropy:+.3f} nats (at most "
             f"{self.cross_entropy_high:+.3f}), recall@1 {self.recall_at_1:.3f}, verdict {self.verdict}",
         ]
         lines += [
@@ -139,7 +143,10 @@ def shadow(
     q = _checks.matrix("queries_new", queries_new)
     rows = np.asarray(relevant)
     if rows.shape != (len(q),) or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(items_old):
-        raise _checks.InvalidInput(f"relevant needs {len(q)} row numbers from 0 to {len(items_old) - 1}.")
+        raise _checks.InvalidInput(
+            f"relevant has shape {rows.shape} and type {rows.dtype}; needs {len(q)} row numbers of the corpus "
+            f"sample, from 0 to {len(items_old) - 1}."
+        )
     k = _checks.integer("k", k, low=1, high=len(items_old))
     sides = mapped(space, old, new, direction, items_old, q)
     native = _known_item(q, items_new, rows, k, progress)
@@ -147,9 +154,13 @@ def shadow(
     own = None if queries_old is None else _known_item(queries_old, items_old, rows, k, progress)
     pairs = np.stack([migrated.hits, native.hits], axis=1)
     gains = np.stack([migrated.gains, native.gains], axis=1)
-    names = np.asarray([] if tenants is None else tenants).astype(str)
+    names = np.asarray([""] * len(q) if tenants is None else tenants).astype(str)
+    if names.shape != (len(q),):
+        raise _checks.InvalidInput(
+            f"tenants has shape {names.shape}; needs ({len(q)},), a name for each query."
+        )
     split = {}
-    for name in np.unique(names):
+    for name in [] if tenants is None else np.unique(names):
         mine = pairs[names == name]
         split[str(name)] = (len(mine), _ratio(mine), bootstrap_interval(mine, statistic=_ratio))
     certificate = _certified(sides, rows, progress)
