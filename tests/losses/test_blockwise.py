@@ -100,6 +100,7 @@ def test_weince_of_bent_and_plain_tiles_together(gate):
 
 
 @pytest.mark.medium
+@pytest.mark.filterwarnings("ignore:a batch of one item")
 @settings(max_examples=200, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     layout=st.sampled_from(list(FUNCTIONS)),

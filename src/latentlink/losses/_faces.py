@@ -6,6 +6,7 @@ negatives without the batch's (n m logits), and code that torch.compile traces.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ def plain(
     tau = _inputs.temperature(temperature)
     _checks.one_of("denominator", denominator, functional.DENOMINATORS)
     pairs = lay_out(layout, z0, z1, negatives, **options)
+    _warn_of_one(pairs)
     if pairs is None:
         settings = {"temperature": tau, "denominator": denominator, "weights": weights, **options}
         if layout == "one_way":
@@ -71,6 +73,7 @@ def weince(
     tau = _inputs.temperature(temperature)
     _checks.one_of("denominator", denominator, functional.DENOMINATORS)
     pairs = lay_out(layout, z0, z1, negatives, **options)
+    _warn_of_one(pairs)
     if pairs is None:
         settings = {"layout": layout, "gate": gate, "statistics": statistics, "weights": weights, **options}
         each = functional.weince(z0, z1, negatives, temperature=tau, denominator=denominator, **settings)
@@ -152,6 +155,16 @@ def lay_out(
         rows[1] = torch.cat(rows[1:])  # (n + m, d)
     mask = as_mask(same, ((n, rows[1].shape[0]),), device)
     return Pairs(rows[0], rows[1], False, layout == "symmetric", normalize, limit, mine, others, mask)
+
+
+def _warn_of_one(pairs: Pairs | None) -> None:
+    """Warn that a batch of one item teaches nothing; Python shows a warning of one place once a process."""
+    if pairs is not None and pairs.v.shape[0] == (2 if pairs.triangle else 1):
+        warnings.warn(
+            "a batch of one item has no negatives: its loss and its gradient are 0. Use two items or more; a data "
+            "loader's drop_last=True leaves out a last batch of one.",
+            stacklevel=1,
+        )
 
 
 def reduce(each: Tensor, reduction: str) -> Tensor:
