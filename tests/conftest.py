@@ -57,3 +57,17 @@ def xp(request):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `latentlink` with these arguments and return its exit code and what it printed."""
+
+    from latentlink.cli import main
+
+    def command(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main([str(part) for part in arguments])
+        return caught.value.code, capsys.readouterr()
+
+    return command

@@ -8,22 +8,26 @@ from latentlink._lazy import lazy
 
 if TYPE_CHECKING:
     from latentlink.spaces.artefact import load_space
-    from latentlink.spaces.compare import MapComparison, MapScore, compare_maps, learning_curve
-    from latentlink.spaces.foreign import Audit, Diagnosis, audit, doctor, foreign_rows
+    from latentlink.spaces.audits import Audit, audit, audit_batches
+    from latentlink.spaces.compare import compare_maps, learning_curve
+    from latentlink.spaces.foreign import Diagnosis, doctor, foreign_rows
     from latentlink.spaces.relative import RelativeSpace
+    from latentlink.spaces.scores import CertifiedSearch, MapComparison, MapScore
     from latentlink.spaces.stitch import Head, StitchReport, carry_threshold, measure_stitch
     from latentlink.spaces.streaming import encode_file, file_moments, fit_files
     from latentlink.spaces.translate import fit_cca, fit_low_rank, fit_procrustes, fit_ridge
 
 _HOMES = {
-    "Audit": "foreign",
+    "Audit": "audits",
+    "CertifiedSearch": "scores",
     "Diagnosis": "foreign",
     "Head": "stitch",
-    "MapComparison": "compare",
-    "MapScore": "compare",
+    "MapComparison": "scores",
+    "MapScore": "scores",
     "RelativeSpace": "relative",
     "StitchReport": "stitch",
-    "audit": "foreign",
+    "audit": "audits",
+    "audit_batches": "audits",
     "carry_threshold": "stitch",
     "compare_maps": "compare",
     "doctor": "foreign",
@@ -42,6 +46,7 @@ _HOMES = {
 
 __all__ = [
     "Audit",
+    "CertifiedSearch",
     "Diagnosis",
     "Head",
     "MapComparison",
@@ -49,6 +54,7 @@ __all__ = [
     "RelativeSpace",
     "StitchReport",
     "audit",
+    "audit_batches",
     "carry_threshold",
     "compare_maps",
     "doctor",

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from latentlink import InvalidInput
-from latentlink.cli import main
 from latentlink.io import write_vectors
 from latentlink.search import migrate
 from latentlink.search.stores import QdrantEdge, StoredIndex, open_store
@@ -141,14 +140,8 @@ def test_the_query_side_leaves_the_store_alone(store, world, tmp_path):
     assert migrate.cut_over(state).serving == "new"
 
 
-def command(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([str(part) for part in arguments])
-    return caught.value.code, capsys.readouterr()
-
-
 @pytest.mark.parametrize("engine", ["pgvector", "edge"])
-def test_the_verbs_work_on_an_address(request, world, tmp_path, capsys, engine):
+def test_the_verbs_work_on_an_address(request, world, tmp_path, run, engine):
     """Each command connects anew: what one did, the next one sees."""
     if engine == "edge":
         pytest.importorskip("qdrant_edge")
@@ -165,21 +158,21 @@ def test_the_verbs_work_on_an_address(request, world, tmp_path, capsys, engine):
     begin(world, tmp_path)
     at = ["--store", address]
     convert = ["migrate", "convert", tmp_path / "m", tmp_path / "old.arrow", *at]
-    code, shown = command(capsys, *convert)
+    code, shown = run(*convert)
     assert code == 2  # the shards that stand there have other borders
     assert "holds another conversion (shard_rows, batch_rows differ)" in shown.err
     shutil.rmtree(tmp_path / "m" / "converted")
-    assert command(capsys, *convert)[0] == 0
-    code, shown = command(capsys, "migrate", "cutover", tmp_path / "m", *at)
+    assert run(*convert)[0] == 0
+    code, shown = run("migrate", "cutover", tmp_path / "m", *at)
     assert (code, "the gate has not passed since the last change" in shown.err) == (2, True)
-    assert command(capsys, "migrate", "gate", tmp_path / "m")[0] == 0
+    assert run("migrate", "gate", tmp_path / "m")[0] == 0
     for verb, field in [("cutover", "e5_v2"), ("rollback", "minilm")]:
-        assert command(capsys, "migrate", verb, tmp_path / "m", *at)[0] == 0
-        code, shown = command(capsys, "migrate", "status", tmp_path / "m", *at)
+        assert run("migrate", verb, tmp_path / "m", *at)[0] == 0
+        code, shown = run("migrate", "status", tmp_path / "m", *at)
         assert (code, shown.out.splitlines()[-1]) == (0, f"the store serves field {field}")
     with open_store(address) as store:
         StoredIndex.open(store, "e5_v2").cut_over()
-    code, shown = command(capsys, "migrate", "status", tmp_path / "m", *at)
+    code, shown = run("migrate", "status", tmp_path / "m", *at)
     assert code == 1
     assert "the store serves field e5_v2, which is not what this migration has on record" in shown.err
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from latentlink import _checks, _files
 from latentlink.io import open_vectors
 from latentlink.search.gate import FloatArray, Gate, Ids, Space
+
+if TYPE_CHECKING:
+    from latentlink.spaces.audits import Audit
+    from latentlink.spaces.foreign import Diagnosis
 
 
 class Store(Protocol):
@@ -34,6 +39,9 @@ class Store(Protocol):
 
     def count(self, field: str) -> int:
         """Return how many vectors a field holds."""
+
+    def scan(self, field: str, batch_rows: int) -> Iterator[tuple[list[Any], FloatArray]]:
+        """Yield all ids and vectors (b, r) of a field as they are stored, at most `batch_rows` at a time."""
 
     def point(self, field: str | None) -> None:
         """Make the store's current name (a view or alias) mean this field, or take it away, atomically."""
@@ -94,6 +102,11 @@ class StoredIndex:
         if name is None or record is None:
             raise _checks.InvalidInput(f"field {name!r} is not in the store; create it first.")
         return cls(store, name, Gate.of_record(f"field {name!r}", record, space))
+
+    @property
+    def source(self) -> str | None:
+        """The one encoder whose plain vectors are stored, or None in a shared space."""
+        return self._gate.source
 
     def __len__(self) -> int:
         return self.store.count(self.field)
@@ -167,6 +180,75 @@ class StoredIndex:
         parts = [self.store.search(self.field, block, k) for block in self._gate.encoded(q, source)]
         ids = [row for _, rows in parts for row in rows]
         return np.concatenate([values for values, _ in parts]), np.asarray(ids)
+
+    def audit(self, *, space: Any = None, batch_rows: int = 4096) -> Audit:
+        """Look through every stored vector for what spoils a search: NaN, zero rows, repeats, other encoders.
+
+        Parameters
+        ----------
+        space : RelativeSpace, optional
+            One that has the encoder of a field of plain vectors: rows of other encoders are looked for then. A
+            field of a shared space knows its own, and looks for vectors that were encoded as another encoder's.
+        batch_rows : int
+            Rows read at a time.
+
+        Returns
+        -------
+        Audit
+            Rows are named by their ids. See `latentlink.spaces.audit_batches` for the memory it takes.
+
+        Raises
+        ------
+        InvalidInput
+            The field is empty, or `space` lacks its encoder.
+        """
+        from latentlink.spaces.audits import audit_batches, strangers_in_shared, strangers_to
+
+        rows = _checks.integer("batch_rows", batch_rows, low=1)
+        shared: Any = self._gate.space
+        if shared is not None:
+            strangers = strangers_in_shared(shared)
+        else:
+            strangers = strangers_to(space, self._gate.source, unit=True)
+        return audit_batches(self.store.scan(self.field, rows), strangers=strangers, by_id=True)
+
+    def doctor(self, space: Any, *, rows: int = 2048, batch_rows: int = 4096) -> Diagnosis:
+        """Say whether a field's plain vectors come from its encoder, from a sample of the whole field.
+
+        Parameters
+        ----------
+        space : RelativeSpace
+            One that has the encoder.
+        rows : int
+            At least 8: the rows whose ids have the smallest hashes, whatever order the store reads them in.
+        batch_rows : int
+            Rows read at a time.
+
+        Returns
+        -------
+        Diagnosis
+            Stored vectors have length 1, so their scale says nothing; they are taken times the median fitted norm.
+
+        Raises
+        ------
+        InvalidInput
+            The field is of a shared space (audit it instead), or the sampled rows are not finite.
+        """
+        from latentlink.spaces.foreign import doctor, fitted_norm
+
+        if self._gate.space is not None:
+            raise _checks.InvalidInput(
+                f"field {self.field!r} holds vectors of a shared space; `audit` looks for the encoders in it."
+            )
+        most = _checks.integer("rows", rows, low=8)
+        _checks.one_of("source", self._gate.source, space.names)
+        kept: list[tuple[str, FloatArray]] = []
+        for ids, vectors in self.store.scan(self.field, _checks.integer("batch_rows", batch_rows, low=1)):
+            marks = [hashlib.sha256(repr(name).encode()).hexdigest() for name in ids]
+            kept = sorted([*kept, *zip(marks, vectors, strict=True)], key=lambda pair: pair[0])[:most]
+        sample = np.stack([vector for _, vector in kept]) if kept else np.zeros((0, 1), np.float32)
+        source = str(self._gate.source)
+        return doctor(space, sample * fitted_norm(space, source), source=source)
 
     def cut_over(self) -> str | None:
         """Make this field the current one and return the one that was; undo by pointing back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,19 @@ class PgVector:
     def count(self, field: str) -> int:
         """Return the rows that have this field."""
         return int(self._run("SELECT count({field}) FROM {table}", field).fetchone()[0])
+
+    def scan(self, field: str, batch_rows: int) -> Iterator[tuple[list[Any], FloatArray]]:
+        """Read the rows that have this field in the order of their ids, a page a query."""
+        page = self._text(
+            "SELECT id, number, {field} FROM {table} WHERE {field} IS NOT NULL "
+            "AND (%(last)s::text IS NULL OR id > %(last)s) ORDER BY id LIMIT %(rows)s",
+            field,
+        )
+        last = None
+        while rows := self._connection.execute(page, {"last": last, "rows": batch_rows}).fetchall():
+            last = rows[-1][0]
+            vectors = [vector.to_numpy() if hasattr(vector, "to_numpy") else vector for *_, vector in rows]
+            yield [int(i) if number else i for i, number, _ in rows], np.asarray(vectors, dtype=np.float32)
 
     def point(self, field: str | None) -> None:
         """Replace the view in one transaction, or drop it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,18 @@ class Qdrant:
     def count(self, field: str) -> int:
         """Return the points of a field."""
         return int(self._client.count(self._collection(field), exact=True).count)
+
+    def scan(self, field: str, batch_rows: int) -> Iterator[tuple[list[Any], FloatArray]]:
+        """Scroll through the collection."""
+        after = None
+        while True:
+            points, after = self._client.scroll(
+                self._collection(field), limit=batch_rows, offset=after, with_payload=True, with_vectors=[field]
+            )
+            if points:
+                yield _batch(points, field)
+            if after is None:
+                return
 
     def point(self, field: str | None) -> None:
         """Move the alias in one request, or delete it."""
@@ -186,6 +198,21 @@ class QdrantEdge:
         condition = self._edge.Filter(must=[self._edge.HasVectorCondition(field)])
         return int(self._shard.count(self._edge.CountRequest(exact=True, filter=condition)))
 
+    def scan(self, field: str, batch_rows: int) -> Iterator[tuple[list[Any], FloatArray]]:
+        """Scroll through the points that have this field."""
+        edge = self._edge
+        condition = edge.Filter(must=[edge.HasVectorCondition(field)])
+        after = None
+        while True:
+            request = edge.ScrollRequest(
+                offset=after, limit=batch_rows, filter=condition, with_payload=True, with_vector=[field]
+            )
+            points, after = self._shard.scroll(request)
+            if points:
+                yield _batch(points, field)
+            if after is None:
+                return
+
     def point(self, field: str | None) -> None:
         """Note the current field, atomically."""
         self._notes["current"] = field
@@ -200,6 +227,12 @@ class QdrantEdge:
         """Let go of the folder."""
         if self._shard is not None:
             self._shard.close()
+
+
+def _batch(points: Sequence[Any], field: str) -> tuple[list[Any], FloatArray]:
+    """Return ids as they were given, and vectors, of points that another program may have written."""
+    ids = [(point.payload or {}).get("id", point.id) for point in points]
+    return ids, np.asarray([point.vector[field] for point in points], dtype=np.float32)
 
 
 def _point_id(name: Any) -> Any:
