@@ -100,10 +100,13 @@ def test_a_wrong_pair_is_one_line(run, tmp_path):
 def test_compare_prints_a_table_and_writes_a_report(run, files, tmp_path):
     pytest.importorskip("matplotlib")
     code, (out, _) = run(
-        "compare", *[f"{n}={p}" for n, p in files.items()], "--n-anchors", 6, "--report", tmp_path / "r.html"
+        "compare",
+        *[f"{n}={p}" for n, p in files.items()],
+        *("--n-anchors", 6, "--certify-at", 500, "--report", tmp_path / "r.html"),
     )
     assert code == 0
     assert "shuffled" in out
+    assert "certified loss among 500 candidates at temperature 0.1" in out
     assert "<svg" in (tmp_path / "r.html").read_text()
 
 

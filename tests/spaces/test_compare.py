@@ -123,6 +123,44 @@ def test_hubness_correction_uses_fitted_items_only(spaces):
     assert part.mean("gcca") >= whole.mean("gcca") - 0.1
 
 
+def surprise(mapped, own, temperature):
+    """Mean −log of the right item's share of a softmax search among all rows: ten lines, no library."""
+    q, p = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (mapped, own))
+    logits = q @ p.T / temperature
+    logits -= logits.max(axis=1, keepdims=True)
+    return float((np.log(np.exp(logits).sum(axis=1)) - np.diag(logits)).mean())
+
+
+@pytest.mark.parametrize("candidates", [400, 3000])
+def test_the_certificate_meets_the_search_among_so_many(rng, candidates):
+    shared = rng.normal(size=(3800, 8))
+    views = {
+        name: shared @ rng.normal(size=(8, 10)) + 0.5 * rng.normal(size=(3800, 10)) + 1.0 for name in ("a", "b")
+    }
+    small = {name: x[:800] for name, x in views.items()}
+    found = compare_maps(
+        small,
+        holdout=np.arange(400, 800),
+        methods=["ridge", "shuffled"],
+        n_anchors=8,
+        certify_at=candidates,
+        temperature=0.5,
+    )
+    ridge = fit_ridge(small["a"][:400], small["b"][:400])
+    fresh = {name: x[800 : 800 + candidates] for name, x in views.items()}
+    measured = surprise(ridge(fresh["a"]) - ridge.target_mean, fresh["b"] - ridge.target_mean, 0.5)
+    c = found.of("ridge", "a", "b").certified
+    assert c.verdict == "trust"
+    # The width is 3.9 standard errors; over 200 draws the 95 % interval covered 0.965 (400) and 0.975 (3,000).
+    assert abs(c.loss - measured) < c.interval.high - c.interval.low < 0.1
+    assert c.interval.low < c.loss < c.interval.high
+    control = found.of("shuffled", "a", "b").certified
+    assert control.interval.high > np.log(candidates) > c.interval.high + 1
+    assert "trust" in found.table()
+    assert found.to_dict()["scores"][0]["certified"]["n_candidates"] == candidates
+    assert found.of("ridge", "a", "b").recall_at_1 == pytest.approx(found.mean("ridge"), abs=0.1)
+
+
 def test_more_pairs_help(spaces):
     curve = learning_curve(spaces, sizes=[20, 200], methods=["gcca"], n_anchors=10)
     assert [c.n_fit for c in curve] == [20, 200]
@@ -147,6 +185,8 @@ def test_a_comparison_without_torch_says_what_is_missing(spaces, monkeypatch):
         ({"holdout": 0.0}, "holdout is 0.0; needs a number in (0, 1]."),
         ({"holdout": 0.001}, "holdout is 0.001 of 300 items; needs at least 2 held out and 2 fitted."),
         ({"holdout": [0, 300]}, "holdout must hold row numbers from 0 to 299"),
+        ({"certify_at": 1}, "certify_at is 1; needs a whole number >= 2."),
+        ({"certify_at": 9, "csls": True}, "csls is True with certify_at: only plain cosine is certified."),
         ({"methods": ["magic"]}, "methods is 'magic'; needs one of 'random-cosine'"),
     ],
 )

@@ -19,6 +19,10 @@ def compare(
     holdout: Annotated[float, typer.Option("--holdout", help="Share of the items to hold out.")] = 0.2,
     n_anchors: Annotated[int, typer.Option("--n-anchors", help="Dimension of the shared space.")] = 256,
     csls: Annotated[bool, typer.Option("--csls", help="Subtract the hubness of gallery items.")] = False,
+    certify_at: Annotated[
+        int | None, typer.Option("--certify-at", help="Certify each search among so many candidates.")
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", help="Of the certificate's softmax.")] = 0.1,
     seed: Seed = 0,
     json: Json = False,
     out: Out = None,
@@ -38,6 +42,8 @@ def compare(
         holdout=holdout,
         n_anchors=n_anchors,
         csls=csls,
+        certify_at=certify_at,
+        temperature=temperature,
         seed=seed,
     )
     if report is not None:

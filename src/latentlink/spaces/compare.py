@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,136 +14,18 @@ from latentlink import _checks
 from latentlink._metrics import Interval, paired_ranks, proportion_interval, recall_at, reciprocal_rank
 from latentlink.similarity import normalize, pairwise_similarity
 from latentlink.spaces.relative import RelativeSpace
-from latentlink.spaces.translate import AffineMap, cca_from, fit_low_rank, fit_procrustes, fit_ridge
-from latentlink.whitening import Whitener
-
-FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
-Spaces: TypeAlias = Mapping[str, FloatArray]
-Map: TypeAlias = Callable[[FloatArray], FloatArray]
-# Given a source and a target: the maps of queries and of the gallery into coordinates they can be compared in.
-Route: TypeAlias = Callable[[str, str], tuple[Map, Map]]
-
-METHODS = (
-    "random-cosine",
-    "kmeans-wip",
-    "param-wip",
-    "gcca",
-    "cca",
-    "ridge",
-    "procrustes",
-    "shuffled",
+from latentlink.spaces.routes import (
+    EXTRA_METHODS,
+    METHODS,
+    SHARED,
+    TRANSLATIONS,
+    FloatArray,
+    Route,
+    Spaces,
+    encoder_route,
+    route_of,
 )
-# Known, but run only when asked for: beside ridge it costs time and seldom says more.
-EXTRA_METHODS = ("low-rank",)
-_SHARED = {
-    "random-cosine": {"anchors": "random", "similarity": "cosine"},
-    "kmeans-wip": {"anchors": "kmeans"},
-    "param-wip": {"anchors": "param"},
-    "gcca": {"anchors": "gcca"},
-    "shuffled": {"anchors": "gcca"},
-}
-# Maps whose result lies in the target's own coordinates, where a mean cosine means something.
-_TRANSLATIONS = ("ridge", "low-rank", "procrustes")
-
-
-@dataclass(frozen=True)
-class MapScore:
-    """How well queries of one encoder find the same items among vectors of another.
-
-    Attributes
-    ----------
-    method, source, target : str
-    n_queries : int
-        Held-out items; all of them are the gallery.
-    recall_at_1, recall_at_10, mrr : float
-    recall_at_1_interval, recall_at_10_interval : Interval
-        Wilson's 95 % interval over queries.
-    mean_cosine : float
-        Of a translated vector with the target's own, both around the target's fitted mean; NaN for methods
-        that do not translate.
-    seconds : float
-        CPU time of the fit; a shared space is fitted once for all pairs.
-    """
-
-    method: str
-    source: str
-    target: str
-    n_queries: int
-    recall_at_1: float
-    recall_at_1_interval: Interval
-    recall_at_10: float
-    recall_at_10_interval: Interval
-    mrr: float
-    mean_cosine: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class MapComparison:
-    """What `compare_maps` measured.
-
-    Attributes
-    ----------
-    scores : tuple of MapScore
-        One for each (method, source, target).
-    n_fit, n_held_out : int
-    notes : tuple of str
-        What was left out and why.
-    """
-
-    scores: tuple[MapScore, ...]
-    n_fit: int
-    n_held_out: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that ran, in order."""
-        return tuple(dict.fromkeys(score.method for score in self.scores))
-
-    def of(self, method: str, source: str, target: str) -> MapScore:
-        """Return one score."""
-        for score in self.scores:
-            if (score.method, score.source, score.target) == (method, source, target):
-                return score
-        raise _checks.InvalidInput(f"no score of {method!r} from {source!r} to {target!r}; see .scores.")
-
-    def mean(self, method: str, *, names: Sequence[str] | None = None, metric: str = "recall_at_1") -> float:
-        """Return the mean of a metric over ordered pairs, of all encoders or of those named."""
-        _checks.one_of("method", method, self.methods)
-        _checks.one_of("metric", metric, ["recall_at_1", "recall_at_10", "mrr", "mean_cosine", "seconds"])
-        values = [
-            getattr(score, metric)
-            for score in self.scores
-            if score.method == method and (names is None or {score.source, score.target} <= set(names))
-        ]
-        if not values:
-            raise _checks.InvalidInput(f"names is {names!r}; needs two encoders of the comparison.")
-        return float(np.mean(values))
-
-    def table(self) -> str:
-        """Format the means over pairs, the best recall first, and the notes."""
-        rows = sorted(self.methods, key=lambda method: -self.mean(method))
-        lines = [f"{'method':14}{'R@1':>7}{'worst':>8}{'R@10':>8}{'MRR':>8}{'cosine':>8}{'CPU s':>8}"]
-        for method in rows:
-            worst = min(score.recall_at_1 for score in self.scores if score.method == method)
-            cosine, tenth = self.mean(method, metric="mean_cosine"), self.mean(method, metric="recall_at_10")
-            lines.append(
-                f"{method:14}{self.mean(method):7.3f}{worst:8.3f}{tenth:8.3f}"
-                f"{self.mean(method, metric='mrr'):8.3f}{'-' if np.isnan(cosine) else f'{cosine:.3f}':>8}"
-                f"{self.seconds(method):8.2f}"
-            )
-        lines.append(f"means over ordered pairs; {self.n_fit} pairs fitted, {self.n_held_out} held out")
-        return "\n".join([*lines, *self.notes])
-
-    def seconds(self, method: str) -> float:
-        """Return the CPU time of all fits of a method: once for a shared space, summed over pairs else."""
-        times = [score.seconds for score in self.scores if score.method == method]
-        return times[0] if method in _SHARED else float(sum(times))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON."""
-        return asdict(self)
+from latentlink.spaces.scores import CertifiedSearch, MapComparison, MapScore
 
 
 def compare_maps(
@@ -154,6 +35,8 @@ def compare_maps(
     methods: Sequence[str] = METHODS,
     n_anchors: int = 256,
     csls: bool = False,
+    certify_at: int | None = None,
+    temperature: float = 0.1,
     seed: int = 0,
 ) -> MapComparison:
     """Fit every map on some pairs and search with it on the others.
@@ -172,6 +55,11 @@ def compare_maps(
     csls : bool
         Subtract from each similarity the hubness of the gallery item: its mean similarity to the 10 nearest
         fitted queries. Only fitted items enter (Conneau et al. 2018, with statistics that hold in service).
+    certify_at : int, optional
+        Also certify each search, by cosine, as one among this many candidates: held-out pairs, each the others'
+        negatives, and the predicted bias of so many. Not with `csls`, whose scores are no cosines.
+    temperature : float
+        Of the certificate's softmax.
     seed : int
 
     Returns
@@ -199,6 +87,12 @@ def compare_maps(
     if len(data) < 2:
         raise _checks.InvalidInput(f"spaces has {len(data)} encoder; a comparison needs at least 2.")
     _checks.same_rows(**data)
+    if certify_at is not None:
+        _checks.integer("certify_at", certify_at, low=2)
+        if csls:
+            raise _checks.InvalidInput(
+                "csls is True with certify_at: only plain cosine is certified. Pass one."
+            )
     for method in methods:
         _checks.one_of("methods", method, (*METHODS, *EXTRA_METHODS))
     n = next(iter(data.values())).shape[0]
@@ -215,7 +109,11 @@ def compare_maps(
         if method == "param-wip" and not _has_torch():
             notes.append('param-wip left out: it needs torch (pip install "latentlink[torch]")')
             continue
-        scores.extend(_score(method, fit, test, min(n_anchors, largest), csls, seed))
+        started = time.process_time()
+        route = route_of(method, fit, min(n_anchors, largest), seed)
+        spent = time.process_time() - started
+        found = _search(method, route, fit if csls else None, test, spent, (certify_at, temperature))
+        scores.extend(found)
     return MapComparison(tuple(scores), kept.size, held.size, tuple(notes))
 
 
@@ -226,7 +124,7 @@ def evaluate_space(
     test = {name: np.asarray(_checks.matrix(str(name), x)) for name, x in spaces.items()}
     _checks.same_rows(**test)
     fit = None if csls is None else {name: np.asarray(_checks.matrix(str(name), x)) for name, x in csls.items()}
-    scores = _search("space", _encoders(space), fit, test, float("nan"))
+    scores = _search("space", encoder_route(space), fit, test, float("nan"))
     rows = next(iter(test.values())).shape[0]
     return MapComparison(tuple(scores), int(space.ids_.size), rows)
 
@@ -291,14 +189,13 @@ def best_anchors(space: RelativeSpace, data: Spaces) -> tuple[str, str]:
     return best, f"anchors are {best!r}: mean R@1 on {held.size} held-out items was {listing}"
 
 
-def _score(method: str, fit: Spaces, test: Spaces, n_anchors: int, csls: bool, seed: int) -> list[MapScore]:
-    started = time.process_time()
-    route = _ROUTES.get(method, _shared_route)(method, fit, n_anchors, seed)
-    return _search(method, route, fit if csls else None, test, time.process_time() - started)
-
-
 def _search(
-    method: str, route: Route, fit: Spaces | None, test: Spaces, shared_seconds: float
+    method: str,
+    route: Route,
+    fit: Spaces | None,
+    test: Spaces,
+    shared_seconds: float,
+    certify: tuple[int | None, float] = (None, 0.1),
 ) -> list[MapScore]:
     scores = []
     n_pairs = len(test) * (len(test) - 1)
@@ -315,7 +212,7 @@ def _search(
             gallery = np.hstack([gallery, -_hubness(gallery, crowd)[:, None]])
         rank = paired_ranks(queries, gallery)
         top, ten = recall_at(rank, 1), recall_at(rank, 10)
-        translates = method in _TRANSLATIONS
+        translates = method in TRANSLATIONS
         scores.append(
             MapScore(
                 method=method,
@@ -328,10 +225,30 @@ def _search(
                 recall_at_10_interval=proportion_interval(ten),
                 mrr=float(reciprocal_rank(rank).mean()),
                 mean_cosine=float(pairwise_similarity(mapped, own).mean()) if translates else float("nan"),
-                seconds=shared_seconds if method in _SHARED else own_seconds + shared_seconds / n_pairs,
+                seconds=shared_seconds if method in SHARED else own_seconds + shared_seconds / n_pairs,
+                certified=None if certify[0] is None else _certified(mapped, own, certify[0], certify[1]),
             )
         )
     return scores
+
+
+def _certified(
+    queries: FloatArray, gallery: FloatArray, n_candidates: int, temperature: float
+) -> CertifiedSearch:
+    from latentlink.risk import certify, predict_bias
+
+    found = certify(queries, gallery, temperature=temperature, design="in_batch", progress=False)
+    rows = found.rows
+    bias = predict_bias(rows.variance, rows.ratio, n_candidates - 1, variant="corpus", third=rows.third).bias
+    shift = math.log(n_candidates) + bias
+    low, high = found.interval(0.95)
+    return CertifiedSearch(
+        n_candidates,
+        temperature,
+        found.cross_entropy + shift,
+        Interval(low + shift, high + shift),
+        found.verdict,
+    )
 
 
 def _hubness(gallery: FloatArray, crowd: FloatArray, *, k: int = 10) -> FloatArray:
@@ -339,47 +256,6 @@ def _hubness(gallery: FloatArray, crowd: FloatArray, *, k: int = 10) -> FloatArr
     similarities = gallery @ crowd.T  # (m, n)
     k = min(k, similarities.shape[1])
     return np.asarray(np.partition(similarities, -k, axis=1)[:, -k:].mean(axis=1))
-
-
-def _encoders(space: RelativeSpace) -> Route:
-    return lambda source, target: (partial(space.encode, source=source), partial(space.encode, source=target))
-
-
-def _shared_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
-    if method == "shuffled":
-        rng = np.random.default_rng(seed)
-        fit = {name: x[rng.permutation(x.shape[0])] for name, x in fit.items()}
-    return _encoders(RelativeSpace(n_anchors, seed=seed, **_SHARED[method]).fit(fit))
-
-
-def _ridge_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
-    fitter = fit_low_rank if method == "low-rank" else fit_ridge
-    return lambda source, target: _centred(fitter(fit[source], fit[target], seed=seed))
-
-
-def _procrustes_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
-    return lambda source, target: _centred(fit_procrustes(fit[source], fit[target]))
-
-
-def _centred(fitted: AffineMap) -> tuple[Map, Map]:
-    """Compare around the target's fitted mean: by raw cosine these rivals would look far worse."""
-    return (lambda x: fitted(x) - fitted.target_mean), (lambda y: y - fitted.target_mean)
-
-
-def _cca_route(method: str, fit: Spaces, n_anchors: int, seed: int) -> Route:
-    whiteners = {name: Whitener().fit(x) for name, x in fit.items()}
-    whitened = {name: whiteners[name].transform(x) for name, x in fit.items()}
-    return lambda source, target: cca_from(
-        whiteners[source], whiteners[target], whitened[source], whitened[target], n_components=n_anchors
-    )
-
-
-_ROUTES: dict[str, Callable[[str, Spaces, int, int], Route]] = {
-    "ridge": _ridge_route,
-    "low-rank": _ridge_route,
-    "procrustes": _procrustes_route,
-    "cca": _cca_route,
-}
 
 
 def _held_out(holdout: Any, n: int, seed: int) -> np.ndarray[Any, Any]:
