@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from latentlink import _checks
+from latentlink.losses import _late
 
 
 def embeddings(name: str, value: Any, *, columns: int | None = None, dims: int = 2) -> Tensor:
@@ -40,7 +41,7 @@ def temperature(value: Any) -> float | Tensor:
         return _checks.number("temperature", value, low=0, open_low=True)
     if value.numel() != 1:
         raise _checks.InvalidInput(f"temperature has shape {tuple(value.shape)}; needs one value.")
-    if value.device.type == "cpu" and not torch.compiler.is_compiling():
+    if _at_once(value):
         _checks.number("temperature", float(value.detach()), low=0, open_low=True)
     return value.reshape(())
 
@@ -75,20 +76,22 @@ def unit_rows(name: str, x: Tensor, dtype: torch.dtype, *, normalize: bool = Tru
 
     A row below the smallest normal number of its own type has no direction: it becomes 0, similar to nothing,
     and its gradient is 0. Each row is first divided by its largest absolute value, a constant, so that neither
-    1e-30 nor 1e30 under- or overflows. On a CPU rows that are not finite raise; on another device they give NaN
-    rather than stall it.
+    1e-30 nor 1e30 under- or overflows. Rows that are not finite raise: on a CPU at once, on a GPU out of the
+    backward pass. Where neither can be, without a gradient or on another device, they give NaN.
     """
+    if _late.applies(x):
+        x = _late.checked(name, x)
     wide = x.to(dtype)
     if x.shape[-2] == 0:
         return wide
-    if normalize and x.device.type == "cpu" and not torch.compiler.is_compiling():
+    if normalize and _at_once(x):
         norm = torch.linalg.vector_norm(wide.detach(), dim=-1, keepdim=True)  # (..., 1)
         low, high = torch.aminmax(norm)
         if float(low) > _SAFE[0] and float(high) < _SAFE[1]:  # and so no NaN
             unit: Tensor = _Unit.apply(wide, norm)
             return unit
     largest = x.detach().abs().amax(dim=-1, keepdim=True)  # (..., 1)
-    if x.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(largest.isfinite().all()):
+    if _at_once(x) and not bool(largest.isfinite().all()):
         _checks.finite_rows(name, x.detach().reshape(-1, x.shape[-1]))
     if not normalize:
         return wide
@@ -96,6 +99,11 @@ def unit_rows(name: str, x: Tensor, dtype: torch.dtype, *, normalize: bool = Tru
     largest = largest.to(dtype)
     y = wide / (largest * known + (1 - known)) * known
     return y * torch.rsqrt((y * y).sum(dim=-1, keepdim=True) + (1 - known))
+
+
+def _at_once(x: Tensor) -> bool:
+    """Whether values may decide what to do: not on an accelerator, which would wait, nor in a traced graph."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def product(u: Tensor, v: Tensor) -> Tensor:
