@@ -37,6 +37,16 @@ def test_index_and_search(folder, run):
     assert "queries have 16 columns but 'old' in this space has 12" in output.err
 
 
+def test_recall_is_measured_on_the_queries_of_a_file(folder, run):
+    pytest.importorskip("faiss")
+    given = ["--queries", "new.npz", "--queries-source", "new"]
+    made = ["index", "old.npz", "index", "--space", "space", "--source", "old", "--kind", "hnsw"]
+    code, output = run(*made, *given)
+    assert (code, "300 given queries" in output.out) == (0, True)
+    code, output = run(*made, "--overwrite", "--queries", "new.npz")
+    assert (code, "queries have 16 columns but 'old'" in output.err) == (2, True)
+
+
 def test_the_verbs_of_a_migration(folder, run):
     code, output = run("migrate", "plan", "old.npz", "--target-dimension", "16")
     assert code == 0

@@ -150,6 +150,35 @@ def test_recall_is_measured_and_reached(rng, kind):
     assert np.mean([np.isin(a, b).mean() for a, b in zip(found, expected, strict=True)]) > 0.8
 
 
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+def test_recall_is_reached_on_the_queries_that_were_given(rng, kind, tmp_path):
+    x = rng.standard_normal((3000, 16))
+    elsewhere = 0.3 * rng.standard_normal((150, 16)) + 1  # of a cone where the corpus is sparse
+    plain = Index.build(x, source="a", kind=kind, recall=0.97)
+    index = Index.build(x, source="a", kind=kind, recall=0.97, queries=elsewhere, queries_source="a")
+    truth = Index.build(x, source="a", kind="exact").search(elsewhere, source="a")[1]
+
+    def recall(other):
+        found = other.search(elsewhere, source="a")[1]
+        return np.mean([np.isin(a, b).mean() for a, b in zip(truth, found, strict=True)])
+
+    assert index.recall.value == pytest.approx(recall(index))
+    assert index.recall.value >= 0.97
+    assert (index.recall.width > plain.recall.width) == (recall(plain) < 0.97)
+    assert (index.recall.k, index.recall.n_queries, index.recall.given) == (10, 150, True)
+    assert "150 given queries" in str(index.recall)
+    index.save(tmp_path / "index")
+    assert Index.load(tmp_path / "index").recall == index.recall
+
+
+def test_queries_for_tuning_pass_the_door(real_world):
+    space, old, new = real_world
+    with pytest.raises(InvalidInput, match="queries have 16 columns but 'old' in this space has 12"):
+        Index.build(old, space=space, source="old", queries=new)
+    built = Index.build(old, space=space, source="old", kind="hnsw", queries=new, queries_source="new")
+    assert built.recall.given
+
+
 def test_a_recall_out_of_reach_is_said(rng, monkeypatch):
     monkeypatch.setattr("latentlink.search.engines._LADDER", [1])
     with pytest.warns(UserWarning, match=r"recall@10 0\.\d+ \[.*\] against exact .* below the 1.0 asked for"):

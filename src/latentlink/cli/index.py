@@ -20,6 +20,13 @@ def index(
     kind: Annotated[str, typer.Option("--kind", help="auto, exact, flat, hnsw or ivf.")] = "auto",
     memory: Annotated[str | None, typer.Option("--memory", help="What the index may take, such as 4G.")] = None,
     recall: Annotated[float, typer.Option("--recall", help="Recall@10 that hnsw and ivf must reach.")] = 0.95,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="File of queries like those to come: --recall is measured on them."),
+    ] = None,
+    queries_source: Annotated[
+        str | None, typer.Option("--queries-source", help="Encoder of the queries, if another one.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that stands there.")] = False,
     seed: Seed = 0,
     json: Json = False,
@@ -40,6 +47,8 @@ def index(
         kind=kind,
         memory=memory,
         recall=recall,
+        queries=None if queries is None else read_vectors(queries)[0],
+        queries_source=queries_source,
         seed=seed,
         progress=not (quiet or json),
     )

@@ -35,6 +35,8 @@ class Recall:
     k, n_queries : int
     width : int
         How widely the index searches: efSearch of HNSW, nprobe of IVF.
+    given : bool
+        The queries were given; otherwise they are vectors of the corpus, each searching for the others.
     """
 
     value: float
@@ -42,12 +44,13 @@ class Recall:
     k: int
     n_queries: int
     width: int
+    given: bool = False
 
     def __str__(self) -> str:
         low, high = self.interval
         return (
             f"recall@{self.k} {self.value:.3f} [{low:.3f}, {high:.3f}] against exact search, "
-            f"{self.n_queries} queries, search width {self.width}"
+            f"{self.n_queries}{' given' if self.given else ''} queries, search width {self.width}"
         )
 
 
@@ -140,21 +143,23 @@ class Faiss:
         similarities, rows = self.index.search(queries, k, params=settings)
         return similarities, rows
 
-    def tune(self, queries: FloatArray, own: FloatArray, truth: FloatArray, wanted: float) -> Recall:
-        """Take the narrowest search whose recall of the true rows (q, k + 1) reaches `wanted`.
+    def tune(self, queries: FloatArray, own: FloatArray | None, truth: FloatArray, wanted: float) -> Recall:
+        """Take the narrowest search whose recall of the true rows (q, k) reaches `wanted`.
 
-        The queries are rows `own` (q,) of the index; finding oneself does not count.
+        The queries are rows `own` (q,) of the index, and finding oneself does not count (k is one less then); or
+        they are others, with None.
         """
-        k = truth.shape[1]
-        others = (truth != own[:, None]).sum(axis=1)  # (q,)
-        for width in _LADDER:
-            self.width = width
-            _, found = self.search(queries, k)
-            true = (found[:, :, None] == truth[:, None, :]).any(axis=2) & (found != own[:, None])
+        width = truth.shape[1]
+        selves = np.full(len(queries), -1) if own is None else own  # no row is -1
+        others = (truth != selves[:, None]).sum(axis=1)  # (q,)
+        for self.width in _LADDER:
+            _, found = self.search(queries, width)
+            true = (found[:, :, None] == truth[:, None, :]).any(axis=2) & (found != selves[:, None])
             hits = true.sum(axis=1) / others  # (q,)
             if hits.mean() >= wanted:
                 break
-        return Recall(float(hits.mean()), bootstrap_interval(hits), k - 1, len(queries), self.width)
+        k, spread = width - (own is not None), bootstrap_interval(hits)
+        return Recall(float(hits.mean()), spread, k, len(queries), self.width, own is None)
 
     def write(self, folder: Path) -> None:
         """Write into a folder."""

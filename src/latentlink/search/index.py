@@ -29,6 +29,7 @@ from latentlink.search.gate import BATCH_ROWS, FloatArray, Gate, Ids, Space
 
 FORMAT = 1
 _TUNING_QUERIES = 256
+_GIVEN_QUERIES = 1024
 
 
 class Index:
@@ -96,6 +97,8 @@ class Index:
         kind: str = "auto",
         memory: str | int | None = None,
         recall: float = 0.95,
+        queries: Any = None,
+        queries_source: str | None = None,
         seed: int = 0,
         check: bool = True,
         progress: bool = True,
@@ -121,6 +124,12 @@ class Index:
         recall : float
             In (0, 1]: share of the true 10 nearest that hnsw and ivf must find. They search as narrowly as
             reaches it on 256 vectors of the corpus, each against the others; `Index.recall` says what it was.
+        queries : array (n, d), optional
+            Queries like those to come, such as another encoder's or in another language, which lie elsewhere than
+            the corpus: up to 1,024 of them are searched for in place of its own vectors. "exact" and "flat" only
+            check them.
+        queries_source : str, optional
+            The encoder of the queries; `source` when left out.
         seed : int
             Of the samples for training and tuning.
         check : bool
@@ -151,6 +160,8 @@ class Index:
         gate = Gate.of(space, source, x)
         x = gate.admit("vectors", x, source, check=check)
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
+        whose = queries_source or source
+        q = None if queries is None else gate.admit("queries", queries, whose, check=check)
         first = next(gate.encoded(x[:1], source))
         chosen = choose_kind(kind, len(x), first.shape[1], memory)
         n_batches = -(-len(x) // BATCH_ROWS)
@@ -165,8 +176,12 @@ class Index:
         if chosen == "flat" or len(x) < 2:
             chunks(batches, engine)
             return cls(engine=engine, gate=gate, ids=names)
-        probes = np.sort(rng.permutation(len(x))[:_TUNING_QUERIES])
-        nearest = Nearest(_rows(x, probes, gate, source), min(11, len(x)))
+        if q is None:
+            probes = np.sort(rng.permutation(len(x))[:_TUNING_QUERIES])
+            nearest = Nearest(_rows(x, probes, gate, source), min(11, len(x)))
+        else:
+            probes, some = None, rng.permutation(len(q))[:_GIVEN_QUERIES]
+            nearest = Nearest(_rows(q, some, gate, whose), min(10, len(x)))
         chunks(batches, engine, nearest)
         measured = engine.tune(nearest.queries, probes, nearest.rows, wanted)
         if measured.value < wanted:
