@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from latentlink import _checks
 from latentlink._checks import InvalidInput, InvalidType
@@ -101,3 +104,17 @@ def test_a_broken_import_inside_an_extra_is_not_hidden(tmp_path, monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="missing_elsewhere") as caught:
         _checks.need("breaks_inside", extra="search", job="Index")
     assert not isinstance(caught.value, _checks.MissingExtra)
+
+
+@given(
+    arrays(
+        st.sampled_from(["f4", "f8"]),
+        array_shapes(min_dims=1, max_dims=2, min_side=0),
+        elements=st.sampled_from([0.0, -1.0, 1e-38, 3e38, np.inf, -np.inf, np.nan]),
+    ),
+    st.booleans(),
+)
+def test_all_finite_is_what_each_value_says(x, turned):
+    """Squares of 3e38 overflow in float32, which is no reason to refuse them."""
+    y = x.T if turned else x
+    assert _checks.all_finite(y) == all(np.isfinite(value) for value in y.ravel())

@@ -207,7 +207,7 @@ def status(folder: Folder, store: Store = None, table: Table = "items", json: Js
 
 
 def _say(state: Any, json: bool) -> None:
-    emit(str(state), vars(state), as_json=json)
+    emit(str(state), vars(state) | {"next": state.advice}, as_json=json)
 
 
 def _opened(address: str | None, table: str) -> Any:

@@ -93,10 +93,7 @@ class VectorFile:
             at += len(block.vectors)
             ids = rows if block.ids is None else block.ids
             vectors = _checks.matrix(self.path.name, block.vectors, columns=self.dimension, finite=False)
-            # A sum is finite only if every value is (or, harmlessly, it overflows): one cheap pass.
-            with np.errstate(over="ignore", invalid="ignore"):
-                total = vectors.sum()
-            if not np.isfinite(total):
+            if not _checks.all_finite(vectors):
                 rows, vectors, ids = _finite(self.path, rows, vectors, ids, quarantine)
             yield Batch(rows, vectors, ids)
         if at != high:
