@@ -199,6 +199,28 @@ def test_options_reach_the_engine():
         np.testing.assert_allclose(engine, dense.mean(), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("n", "extra"), [(5, 0), (300, 0), (700, 0), (600, 450), (2, 3)])
+@pytest.mark.parametrize("tau", [0.3, 0.05, 0.001])
+def test_one_way_sum_in_one_sweep(n, extra, tau):
+    """Value, and gradients in rows, candidates, weights and temperature; 0.001 is beyond one window."""
+    z0, z1 = views(n, 6)
+    leaves = [z0, z1, torch.linspace(0.1, 1, n, dtype=torch.float64), torch.tensor(tau, dtype=torch.float64)]
+    leaves += [views(extra, 6, seed=3)[0]] if extra else []
+    leaves = [x.requires_grad_() for x in leaves]
+    a, b, w, t, *more = leaves
+    options = {"weights": w, "in_batch": True}
+    engine = 3 * InfoNCELoss(t, **options)(a, b, *more)
+    dense = 3 * functional.info_nce(a, b, *more, temperature=t, **options).mean()
+    gradients = [torch.autograd.grad(value, leaves) for value in (engine, dense)]
+    assert_equal(
+        (engine.detach(), *gradients[0][:2], gradients[0][3]),
+        (dense.detach(), *gradients[1][:2], gradients[1][3]),
+        1e-9,
+    )
+    for x, y in zip(gradients[0][2::2], gradients[1][2::2], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
 def test_all_masked_is_zero_with_zero_gradient():
     z0, z1 = (x.requires_grad_() for x in views(5, 3))
     for loss in (*(module(0.1) for module in MODULES.values()), WEINCELoss(gate=OPEN)):

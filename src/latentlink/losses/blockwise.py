@@ -82,13 +82,9 @@ def one_way_sum(pairs: Pairs, tau: float | Tensor, weights: Tensor) -> Tensor:
     four; falls back to those where one window cannot hold all logits.
     """
     rate = _rate(tau, pairs.u)
-    positive = rate * (pairs.u * pairs.positive_columns()).sum(dim=1)
-    window = _window(pairs, float(rate.detach()))
-    if window > 0:
-        return (
-            weights * _scores(negatives_log_sum(pairs, rate, _plain(pairs, rate, 0.0)), positive, "own")
-        ).sum()
-    total: Tensor = _OneWaySum.apply(pairs.u, pairs.v, rate, positive, weights, pairs)
+    if _window(pairs, float(rate.detach())) > 0:
+        return (weights * plain_losses(pairs, tau, "own", 0.0)).sum()
+    total: Tensor = _OneWaySum.apply(pairs.u, pairs.v, rate, weights, pairs)
     return total
 
 
@@ -125,27 +121,24 @@ class _LogSum(torch.autograd.Function):
 
 class _OneWaySum(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, u: Tensor, v: Tensor, rate: Tensor, positive: Tensor, weights: Tensor, pairs: Pairs
-    ) -> Tensor:
+    def forward(ctx: Any, u: Tensor, v: Tensor, rate: Tensor, weights: Tensor, pairs: Pairs) -> Tensor:
+        needed = any(ctx.needs_input_grad)
         with torch.autocast(device_type=u.device.type, enabled=False):
-            sums, slope, du, dv = one_way_total(
-                pairs, float(rate), 0.0, positive, weights, differentiate=any(ctx.needs_input_grad)
-            )
-        each = torch.logaddexp(torch.zeros_like(sums), sums - positive)
-        if any(ctx.needs_input_grad):
+            positive = rate * torch.linalg.vecdot(u, v[: u.shape[0]])
+            each, du, dv = one_way_total(pairs, float(rate), positive, weights, differentiate=needed)
+        if needed:
             d_rate = (du * u).sum() / rate if ctx.needs_input_grad[2] else None
-            ctx.save_for_backward(du, dv, slope, each)
+            ctx.save_for_backward(du, dv, each)
             ctx.d_rate = d_rate
         return (weights * each).sum()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        du, dv, slope, each = ctx.saved_tensors
+        du, dv, each = ctx.saved_tensors
         d_rate = None if ctx.d_rate is None else ctx.d_rate * upstream
-        d_weights = each * upstream if ctx.needs_input_grad[4] else None
-        return du * upstream, dv * upstream, d_rate, -slope * upstream, d_weights, None
+        d_weights = each * upstream if ctx.needs_input_grad[3] else None
+        return du * upstream, dv * upstream, d_rate, d_weights, None
 
 
 @torch.no_grad()
