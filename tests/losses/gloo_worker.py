@@ -8,6 +8,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
 
 from latentlink import InvalidInput
 from latentlink.integrations import sentence_transformers as st
@@ -134,6 +135,17 @@ class Job:
         for step, column in enumerate(self.columns[:2]):
             queue.append(gather_rows(column), gather_rows(ids + 100 * step))
         return {"rows": queue.rows.tolist(), "labels": queue.labels.tolist()}
+
+    def work(self):
+        """Count the multiplications of a loss by local queries and of one of the whole batch."""
+        added = {torch.ops.aten.addmm_: lambda out, a, b, **_: 2 * a[0] * a[1] * b[1]}  # in place
+        found = {}
+        for local in (True, False):
+            a, b = self.columns[:2].clone().requires_grad_().unbind(0)
+            with FlopCounterMode(display=False, custom_mapping=added) as counter:
+                DistributedLoss(NTXentLoss(), local=local)(a, b).backward()
+            found["local" if local else "full"] = counter.get_total_flops()
+        return found
 
     def culprit(self):
         """Say what is raised when the last process has a row that is not finite."""

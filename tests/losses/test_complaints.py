@@ -3,11 +3,11 @@
 The number after each name is the thread where it was reported. Where the 48 complaints that were collected are
 tested (here, unless a file is named):
 
-1-4    test_wide_batches_do_not_take_pairs_times_negatives
-5      test_blockwise: test_nothing_quadratic_is_kept
+1-4    test_labelled: test_memory_is_that_of_rows_and_tiles
+5      test_peak_memory_of_forward_and_backward
 6      test_blockwise: test_plain_losses_in_float64 (the memory allowed does not change the value)
-7      the count of messages a step is stated in losses/gather.py and not tested
-8      test_gather: test_processes_equal_one, "local"
+7      test_gather: test_texts_queue_and_culprit_on_two_processes counts the messages, encoded in parts or not
+8      test_gather: test_processes_equal_one, "local"; test_texts_queue_and_culprit_on_two_processes, "work"
 9      test_low_temperature_does_not_overflow
 10     test_functional: test_equal_the_definitions
 11     test_no_positive_is_zero_not_nan
@@ -15,24 +15,25 @@ tested (here, unless a file is named):
 13     test_unnormalised_inputs_stay_finite
 14, 21 test_half_types_compute_in_float32
 15     test_zero_rows_have_no_gradient
-16     an optimizer's step on half weights, no loss; a loss can name the row: test_the_culprit_row_is_named
+16     an optimizer's step on half weights, no loss; a loss can name the row: test_the_culprit_row_is_named,
+       test_late: test_the_backward_pass_names_the_row, test_gather: test_texts_queue_and_culprit_on_two_processes
 17     test_logit_scale_is_clamped_and_says_so
 18     test_masked_negatives_leave_the_temperature_gradient_finite
 19     test_a_row_without_candidates_is_zero
 20     test_sweep_is_finite; the record of each step it asks for is a trainer's, no loss's
 22     test_loss_beyond_87_nats_keeps_its_gradient
 23-28  test_gather: test_processes_equal_one (25, nothing gathered: test_one_process_is_the_loss_itself)
-29     test_gather: test_processes_equal_one, for two columns; negatives are gathered by the caller: no test
-30     test_gather: test_processes_equal_one, with labels, for the order of ranks; a queue on two ranks: no test
+29     test_gather: test_processes_equal_one, "hard"; test_texts_queue_and_culprit_on_two_processes, "texts"
+30     test_gather: test_texts_queue_and_culprit_on_two_processes, "queue"
 31     test_autocast_does_not_change_the_value; train/test_parts: test_chunks_give_the_gradient_of_one_piece
 32     test_gather: test_processes_equal_one (negatives of all processes)
 33, 39 test_duplicates_are_no_negatives_by_id
 34, 44 test_encoding_in_parts_changes_nothing (34 is of a guide model, which no loss here has)
 35     test_queue_never_holds_a_querys_own_copy_against_it
-36     test_ref_labels_may_be_the_same_object
-37     test_no_negative_is_finite, test_no_positive_is_zero_not_nan
+36     test_ref_labels_may_be_the_same_object; test_labelled: test_a_reference_may_be_the_rows_once_more
+37     test_no_negative_is_finite, test_no_positive_is_zero_not_nan, test_rows_without_a_positive_are_named
 38     test_gather: test_queue_wraps_without_losing_a_row
-40     test_negatives_of_a_querys_own_in_one_call;
+40     test_negatives_and_positives_of_a_querys_own_in_one_call;
        test_functional: test_several_positives_and_the_three_denominators
 41     test_any_batch_size_after_any_other
 42     test_batches_of_one_and_none
@@ -44,15 +45,19 @@ tested (here, unless a file is named):
 """
 
 import io
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from latentlink import InvalidInput
 from latentlink.integrations import sentence_transformers as st
 from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
+from latentlink.integrations.metric_learning import unpaired
 from latentlink.losses import InfoNCELoss, LogitScale, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
 from latentlink.losses.functional import info_nce, nt_xent, symmetric_info_nce
 from latentlink.losses.queue import Queue
@@ -180,6 +185,12 @@ def test_masked_negatives_leave_the_temperature_gradient_finite():  # Automodel 
         t = torch.tensor(0.1, requires_grad=True)
         function(z0, z1, temperature=t, labels=labels).sum().backward()
         assert float(t.grad) == 0
+    for make in (NTXentLoss, InfoNCELoss, SymmetricInfoNCELoss, lambda t: WEINCELoss(t, gate=OPEN)):
+        for ids, zero in ((labels, True), (torch.arange(12) % 5, False)):
+            scale = LogitScale(0.1)
+            make(scale)(z0, z1, labels=ids).backward()
+            assert bool(scale.log_scale.grad.isfinite())
+            assert (float(scale.log_scale.grad) == 0) is zero
 
 
 @OF_ONE
@@ -252,13 +263,26 @@ def test_batches_of_one_and_none(name):  # CLIP 83
         assert all(text.startswith("a batch of one item has no negatives: its loss and") for text in texts)
 
 
+def counting():
+    """Count multiplications, those of products that are added in place, too."""
+    added = {torch.ops.aten.addmm_: lambda out, a, b, **_: 2 * a[0] * a[1] * b[1]}
+    return FlopCounterMode(display=False, custom_mapping=added)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_no_grad_runs_forward_only(name):  # sentence-transformers 2667
     z0, z1 = views()
-    with torch.no_grad():
+    with torch.no_grad(), counting() as forward:
         value = ALL[name](z0, z1)
     assert not value.requires_grad
-    torch.testing.assert_close(value, ALL[name](z0, z1).detach())
+    with counting() as both:
+        again = ALL[name](z0, z1)
+        again.backward()
+    torch.testing.assert_close(value, again.detach())
+    assert 0 < forward.get_total_flops() <= both.get_total_flops() * (1 / 2 if name in PLAIN else 4 / 5)
+
+
+PLAIN = ("nt_xent", "one_way", "symmetric")
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
@@ -272,10 +296,32 @@ def test_temperature_and_scale_are_both_printed():  # sentence-transformers 3054
     assert repr(NTXentLoss(0.05)) == "NTXentLoss(temperature=0.05 (scale 20), reduction='mean')"
 
 
-def test_negatives_of_a_querys_own_in_one_call():  # pytorch-metric-learning 686, 549, 179; info-nce-pytorch 6, 11
-    z0, z1 = views(4)
-    value = InfoNCELoss(0.1, negative_mode="paired")(z0, z1, torch.randn(4, 5, 6))
-    assert value.shape == ()
+def test_negatives_and_positives_of_a_querys_own_in_one_call():
+    """pytorch-metric-learning 686, 549, 179; info-nce-pytorch 6, 11: (n, m, d) negatives, (n, p, d) positives."""
+    z0, z1 = (x.detach() for x in views(4))
+    own = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(3))
+    unit = torch.nn.functional.normalize
+    positive = (unit(z0) * unit(z1)).sum(1) / 0.1
+    negative = torch.einsum("nd,nmd->nm", unit(z0), unit(own, dim=2)) / 0.1
+    wanted = (torch.cat([positive[:, None], negative], dim=1).logsumexp(1) - positive).mean()
+    paired = InfoNCELoss(0.1, negative_mode="paired")
+    torch.testing.assert_close(paired(z0, z1, own), wanted)
+    twice = torch.stack([z1, z1], dim=1)
+    torch.testing.assert_close(paired(z0, twice, own), wanted)
+    with pytest.raises(InvalidInput, match=r"^negative_keys has shape \(4, 5, 6\); needs \(m, d\) for"):
+        InfoNCELoss(0.1)(z0, z1, own)
+
+
+def test_rows_without_a_positive_are_named():  # pytorch-metric-learning 272, 744
+    labels = torch.tensor([7, 8, 7, 9, 2**60])
+    assert unpaired(labels).tolist() == [1, 3, 4]
+    assert unpaired(labels, torch.tensor([9, 8, 2**60 + 1])).tolist() == [0, 2, 4]
+    z = views(5)[0]
+    kept = torch.tensor([0, 2])
+    loss = LabelledLoss(0.1, positives_in_denominator=True)
+    each = [float(loss(z, labels, ref_emb=z[[i]], ref_labels=labels[[i]]).detach()) for i in (0, 2)]
+    assert each[0] > 0  # of a row with itself and another
+    assert float(loss(z, labels).detach()) > float(loss(z[kept], labels[kept]).detach())  # others are negatives
 
 
 class Encoder(torch.nn.Module):
@@ -331,12 +377,35 @@ def test_labels_of_one_column_and_booleans():
     z0, z1 = views(4)
     ids = torch.tensor([0, 1, 2, 0])
     torch.testing.assert_close(NTXentLoss()(z0, z1, labels=ids[:, None]), NTXentLoss()(z0, z1, labels=ids))
-    NTXentLoss()(z0, z1, labels=ids > 0)
+    torch.testing.assert_close(
+        NTXentLoss()(z0, z1, labels=ids > 0), NTXentLoss()(z0, z1, labels=(ids > 0).int())
+    )
 
 
-def test_wide_batches_do_not_take_pairs_times_negatives():  # pytorch-metric-learning 203, 547, 604, 586
-    z = torch.randn(600, 8)
-    assert bool(LabelledLoss(0.1)(z, torch.arange(600) % 10).isfinite())  # 35,000 pairs, 540 negatives each
+PEAK = """
+import resource
+import torch
+from latentlink.losses import InfoNCELoss, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
+
+torch.set_num_threads(1)
+z0, z1 = torch.randn(2, 4000, 8, requires_grad=True)
+for loss in (InfoNCELoss(), SymmetricInfoNCELoss(), NTXentLoss(), WEINCELoss(), WEINCELoss(pivot=0.9, margin=-5)):
+    loss(z0[:300], z1[:300]).backward()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    loss(z0, z1).backward()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.medium
+def test_peak_memory_of_forward_and_backward():  # open_clip 1145, 1214
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    matrix = 4000 * 4000 * 4 / 1024  # KiB of queries by candidates in one direction; NT-Xent has four of them
+    peaks = [int(line) for line in done.stdout.split()]
+    assert len(peaks) == 5
+    assert max(peaks[:2]) < matrix, peaks
+    assert max(peaks[2:]) < 2 * matrix, peaks
 
 
 def test_state_is_settings_only():  # lightly's bank lives in the loss; ours keeps nothing

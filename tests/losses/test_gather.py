@@ -66,12 +66,15 @@ def test_texts_queue_and_culprit_on_two_processes(tmp_path):
     """The face for sentence-transformers inside DDP, an uneven last batch with different numbers of parts."""
     sizes, jobs = [11, 6], ["texts", "symmetric_texts", "queue"]
     (expected, _), pairs, queue = alone(sizes, False, jobs).values()
-    first, second = together(tmp_path, sizes, False, [*jobs, "culprit"])
+    first, second = together(tmp_path, sizes, False, [*jobs, "work", "culprit"])
     for found in (first, second):
         assert_equal(found["texts"][0], expected)
         assert_equal(found["symmetric_texts"], pairs)
         assert found["queue"] == queue  # one order everywhere, that of the ranks
         assert found["culprit"] == "row 1 of z1 on process 1 holds NaN; drop or mend it."
+    parts = [found["work"]["local"] for found in (first, second)]
+    assert parts[0] / parts[1] == pytest.approx(11 / 6, rel=0.1)  # each scores its own queries
+    assert first["work"]["full"] == second["work"]["full"] > parts[0]
     assert sorted(queue["labels"]) == list(range(102, 117))  # the last 15 of two batches of 17
     own = {"c10d::allgather_": 2, "c10d::allreduce_": 2}  # sizes and rows; the value and their gradient
     for found in (first["texts"][1], second["texts"][1]):

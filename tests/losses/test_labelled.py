@@ -144,6 +144,7 @@ for denominator in (False, True):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for classes in (1, 10, n // 2, n):
         loss(x, torch.arange(n) % classes).backward()
+    loss(x[:900], torch.arange(900), ref_emb=x, ref_labels=torch.arange(n) % 900).backward()  # a queue
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 

@@ -12,7 +12,7 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from latentlink.losses import _inputs, functional  # noqa: E402
-from latentlink.losses._choices import Choice, labelled_choice  # noqa: E402
+from latentlink.losses._choices import Choice, as_labels, labelled_choice  # noqa: E402
 from latentlink.losses._labelled import labelled_loss  # noqa: E402
 from latentlink.tails.online import Gate  # noqa: E402
 
@@ -137,3 +137,33 @@ class SelfSupervised(nn.Module):
         items = torch.arange(embeddings.shape[0], device=embeddings.device)
         value: Tensor = self.loss(torch.cat([embeddings, ref_emb]), items.repeat(2))
         return value
+
+
+def unpaired(labels: Tensor, ref_labels: Tensor | None = None) -> Tensor:
+    """List the rows that have no positive, and so take no part in a loss but as negatives.
+
+    Parameters
+    ----------
+    labels : tensor (n,)
+    ref_labels : tensor (m,), optional
+        Labels of the reference set; without one rows meet each other.
+
+    Returns
+    -------
+    int tensor (k,)
+        Numbers of rows, ascending.
+
+    Examples
+    --------
+    >>> unpaired(torch.tensor([3, 5, 3, 4]))
+    tensor([1, 3])
+    >>> unpaired(torch.tensor([3, 5, 3, 4]), torch.tensor([5, 6]))
+    tensor([0, 2, 3])
+    """
+    mine = as_labels("labels", labels, labels.shape[0])
+    if ref_labels is None:
+        _, place, count = torch.unique(mine, return_inverse=True, return_counts=True)
+        without: Tensor = count[place] == 1  # (n,)
+    else:
+        without = ~torch.isin(mine, ref_labels.to(mine.device))
+    return without.nonzero()[:, 0]
