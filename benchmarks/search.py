@@ -84,10 +84,8 @@ def convert_ratio(rows: int, pairs: int = 5) -> None:
                 flush=True,
             )
         for what, found in zip(["bare", "bare + SHA-256"], np.transpose(ratios), strict=True):
-            # The range of five covers the median with 94 %.
-            print(
-                f"{rows} x {DIMENSION} over {what}: median {np.median(found):.3f}, {min(found):.3f} to {max(found):.3f}"
-            )
+            spread = f"{min(found):.3f} to {max(found):.3f}"  # of five, which covers the median with 94 %
+            print(f"{rows} x {DIMENSION} over {what}: median {np.median(found):.3f}, {spread}")
 
 
 def memory(rows: int) -> None:
