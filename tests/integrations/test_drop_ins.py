@@ -12,6 +12,7 @@ from latentlink import InvalidInput
 from latentlink.integrations import metric_learning, open_clip
 from latentlink.integrations import sentence_transformers as st
 from latentlink.losses import InfoNCELoss, NTXentLoss
+from latentlink.losses.queue import Queue
 from latentlink.tails.online import Gate
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the peers' own
@@ -39,6 +40,18 @@ def test_lightly(tau):
 
     z = views()
     same(NTXentLoss(tau)(*z), Theirs(tau)(*z), z)
+
+
+@pytest.mark.peers
+def test_lightly_with_its_memory_bank():
+    from lightly.loss import NTXentLoss as Theirs
+
+    z, bank = views(), Theirs(0.2, memory_bank_size=(50, 8))
+    with torch.no_grad():
+        bank(*z)  # fills the bank's first rows
+    queue = Queue(50, 8)
+    queue.append(bank.memory_bank.bank, torch.arange(50))
+    same(InfoNCELoss(0.2)(*z, queue.rows), bank(*z), z)
 
 
 @pytest.mark.peers

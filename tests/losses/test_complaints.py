@@ -40,7 +40,7 @@ tested (here, unless a file is named):
 43     test_no_grad_runs_forward_only
 45     test_indices_suffice_without_labels
 46     test_modules_compile_without_a_graph_break; test_functional: test_compile_without_a_graph_break
-47     test_bad_temperatures_fail_in_the_constructor
+47     test_bad_temperatures_fail_in_the_constructor, test_foreign_and_mistyped_options_fail_in_the_constructor
 48     test_temperature_and_scale_are_both_printed
 """
 
@@ -54,7 +54,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from latentlink import InvalidInput
+from latentlink import InvalidInput, InvalidType
+from latentlink.integrations import open_clip
 from latentlink.integrations import sentence_transformers as st
 from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
 from latentlink.integrations.metric_learning import unpaired
@@ -290,6 +291,45 @@ def test_bad_temperatures_fail_in_the_constructor(temperature):  # torchmetrics 
     for module in (NTXentLoss, InfoNCELoss, SymmetricInfoNCELoss, WEINCELoss):
         with pytest.raises(InvalidInput, match=r"^temperature is .*; needs a number > 0\.$"):
             module(temperature)
+
+
+def test_foreign_and_mistyped_options_fail_in_the_constructor():  # torchmetrics 3378
+    with pytest.raises(
+        InvalidType, match=r"^temp is no option of NTXentLoss\. Options are labels, negative_labels,"
+    ):
+        NTXentLoss(temp=0.1)
+    with pytest.raises(
+        InvalidType, match=r"^pivott is no option of WEINCELoss\..* endpoint, evidence, beta, pivot,"
+    ):
+        WEINCELoss(pivott=0.2)
+    with pytest.raises(
+        InvalidType, match=r"Give InfoNCELoss the rows of a latentlink.losses.queue.Queue as neg"
+    ):
+        NTXentLoss(memory_bank_size=4096)
+    with pytest.raises(InvalidType, match=r"Wrap the loss in latentlink.losses.gather.DistributedLoss"):
+        NTXentLoss(gather_distributed=True)
+    with pytest.raises(InvalidType, match=r"local_loss is no option .* Leave it out: other processes are found"):
+        open_clip.InfoNCELoss(local_loss=True)
+    with pytest.raises(InvalidType, match=r"^label is no option of NTXentLoss\."):
+        NTXentLoss()(*views(), label=torch.arange(12))
+    z0, z1 = views()
+    single = WEINCELoss(0.5, denominator="none", pivot=0.5)
+    assert single.gate.pivot == 0.5
+    torch.testing.assert_close(single(z0, z1), WEINCELoss(0.5, pivot=0.5)(z0, z1, denominator="none"))
+
+
+def test_labels_of_another_library_are_named():
+    for labels in (np.arange(12), list(range(12))):
+        wanted = (
+            f"^labels is {type(labels).__name__}; needs a torch tensor\\. Use torch\\.as_tensor\\(labels\\)\\.$"
+        )
+        for call in (
+            lambda labels: NTXentLoss()(*views(), labels=labels),
+            lambda labels: LabelledLoss()(views()[0], labels),
+            lambda labels: Queue(4, 6).append(views()[0], labels),
+        ):
+            with pytest.raises(InvalidType, match=wanted):
+                call(labels)
 
 
 def test_temperature_and_scale_are_both_printed():  # sentence-transformers 3054, 2770

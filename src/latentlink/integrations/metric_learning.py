@@ -160,7 +160,7 @@ def unpaired(labels: Tensor, ref_labels: Tensor | None = None) -> Tensor:
     >>> unpaired(torch.tensor([3, 5, 3, 4]), torch.tensor([5, 6]))
     tensor([0, 2, 3])
     """
-    mine = as_labels("labels", labels, labels.shape[0])
+    mine = as_labels("labels", labels, len(labels))
     if ref_labels is None:
         _, place, count = torch.unique(mine, return_inverse=True, return_counts=True)
         without: Tensor = count[place] == 1  # (n,)

@@ -36,6 +36,7 @@ class InfoNCELoss(nn.Module):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.options = {"normalize": False, **options}
+        losses.SymmetricInfoNCELoss(**self.options)  # refuses what is wrong now, not at the first step
 
     def forward(
         self,
@@ -79,7 +80,7 @@ class WEINCELoss(InfoNCELoss):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.options = options
-        losses.WEINCELoss(**options)  # refuses what is wrong now, not at the first step
+        losses.WEINCELoss(**options)
 
     def _loss(self, temperature: Tensor | float) -> nn.Module:
         return DistributedLoss(losses.WEINCELoss(temperature, layout="symmetric", **self.options))

@@ -144,8 +144,7 @@ class WEINCELoss(InfoNCELoss):
     """
 
     def _make(self, layout: str, temperature: float, options: dict[str, Any]) -> nn.Module:
-        own = {"in_batch": True, **options.get("options", {})}
-        return losses.WEINCELoss(temperature, layout=layout, **{**options, "options": own})
+        return losses.WEINCELoss(temperature, layout=layout, **{"in_batch": True, **options})
 
     @property
     def citation(self) -> str:

@@ -255,6 +255,10 @@ def _known_same(
 
 def as_labels(name: str, labels: Tensor, n: int) -> Tensor:
     """Return labels (n,) or (n, 1) as (n,), in their own type: integers never pass through float."""
+    if not isinstance(labels, Tensor):
+        raise _checks.InvalidType(
+            f"{name} is {type(labels).__name__}; needs a torch tensor. Use torch.as_tensor({name})."
+        )
     flat = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.shape != (n,):
         raise _checks.InvalidInput(f"{name} has shape {tuple(labels.shape)}; needs ({n},).")

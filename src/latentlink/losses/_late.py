@@ -53,6 +53,6 @@ class _Late(torch.autograd.Function):
 
 def _mark(device: torch.device) -> Any:
     """Mark the place in the device's queue up to which the host will have to wait."""
-    event = torch.cuda.Event()
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
     return event

@@ -20,6 +20,16 @@ from latentlink.tails.online import Gate, QueryStatistics
 REDUCTIONS = ("mean", "sum", "none")
 RELEASED = Gate(evidence="regression", beta="unit", pivot=None, tail_size=None, floor=1e-6, softening=0.0)
 
+_OPTIONS = ("labels", "negative_labels", "same", "weights", "denominator", "in_batch", "normalize", "memory")
+_OF_A_CALL = ("reduction", "positive_labels", "statistics")
+_GATE = tuple(field.name for field in dataclasses.fields(Gate))
+_FOUND = "Leave it out: other processes are found, and the gradient is exact."
+_ELSEWHERE = {  # what other libraries' losses are told, and where it is here
+    "memory_bank_size": "Give InfoNCELoss the rows of a latentlink.losses.queue.Queue as negatives.",
+    "gather_distributed": "Wrap the loss in latentlink.losses.gather.DistributedLoss.",
+    **dict.fromkeys(("local_loss", "gather_with_grad", "cache_labels", "rank", "world_size"), _FOUND),
+}
+
 
 class LogitScale(nn.Module):
     """Learn a temperature as the logarithm of its inverse, clamped as CLIP's.
@@ -66,6 +76,15 @@ class _Loss(nn.Module):
         self.temperature = temperature
         self.reduction = _checks.one_of("reduction", reduction, REDUCTIONS)
         self.options = options
+        self._known(options)
+
+    def _known(self, options: dict[str, Any]) -> None:
+        """Raise when an option is none of the loss."""
+        more = ("endpoint", *_GATE) if isinstance(self, WEINCELoss) else ()
+        for name in options:
+            if name not in (*_OPTIONS, *_OF_A_CALL, *more[:1]):
+                remedy = _ELSEWHERE.get(name, f"Options are {', '.join((*_OPTIONS, *more))}.")
+                raise _checks.InvalidType(f"{name} is no option of {type(self).__name__}. {remedy}")
 
     def as_one_way(self, queries: Tensor, positives: Tensor, negatives: Tensor, **options: Any) -> Tensor:
         """Score queries against all rows of positives and negatives, whatever the layout of the loss."""
@@ -80,6 +99,7 @@ class _Loss(nn.Module):
 
     def settings(self, options: dict[str, Any]) -> dict[str, Any]:
         """Join the settings of the module and of one call."""
+        self._known(options)
         tau = self.temperature() if isinstance(self.temperature, nn.Module) else self.temperature
         return {"temperature": tau, "reduction": self.reduction, **self.options, **options}
 
@@ -201,10 +221,10 @@ class WEINCELoss(_Loss):
     reduction : {"mean", "sum", "none"}
     gate : Gate, optional
         Rule for beta and blend; by default likelihood evidence and an absolute pivot of the gap.
-    evidence, beta, pivot, gap_sharpness, margin, evidence_sharpness, tail_size, softening, …
-        Single fields of the gate.
     options : dict, optional
-        Further keyword options of `latentlink.losses.functional.weince`; they may also be given with a call.
+        Keyword options of `latentlink.losses.functional.weince`; they may also be given with a call.
+    evidence, beta, pivot, gap_sharpness, margin, evidence_sharpness, tail_size, softening, …
+        Single fields of the gate, or single options.
 
     Examples
     --------
@@ -224,8 +244,10 @@ class WEINCELoss(_Loss):
         options: dict[str, Any] | None = None,
         **rule: Any,
     ) -> None:
-        super().__init__(temperature, reduction, options or {})
+        single = {name: value for name, value in rule.items() if name not in _GATE}
+        super().__init__(temperature, reduction, {**(options or {}), **single})
         self.layout = _checks.one_of("layout", layout, LAYOUTS)
+        rule = {name: value for name, value in rule.items() if name in _GATE}
         self.gate = dataclasses.replace(gate if gate is not None else Gate(), **rule)
 
     @classmethod

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from latentlink import _checks
+from latentlink.losses._choices import as_labels
 
 
 class Queue(nn.Module):
@@ -56,8 +57,7 @@ class Queue(nn.Module):
     def append(self, rows: Tensor, labels: Tensor) -> None:
         """Store rows (n, columns) and integer labels (n,) in place of the oldest; of more than `size`, the last."""
         _checks.matrix("rows", rows, min_rows=0, columns=self.stored.shape[1], finite=False)
-        if labels.shape != rows.shape[:1]:
-            raise _checks.InvalidInput(f"labels has shape {tuple(labels.shape)}; needs ({rows.shape[0]},).")
+        labels = as_labels("labels", labels, rows.shape[0])
         n = rows.shape[0]
         places = (torch.arange(n, device=self.stored.device) + self.count) % self.size
         last = slice(max(0, n - self.size), n)
