@@ -308,7 +308,9 @@ def test_foreign_and_mistyped_options_fail_in_the_constructor():  # torchmetrics
         NTXentLoss(memory_bank_size=4096)
     with pytest.raises(InvalidType, match=r"Wrap the loss in latentlink.losses.gather.DistributedLoss"):
         NTXentLoss(gather_distributed=True)
-    with pytest.raises(InvalidType, match=r"local_loss is no option .* Leave it out: other processes are found"):
+    with pytest.raises(
+        InvalidType, match=r"local_loss is no option .* Leave it out: other processes are found"
+    ):
         open_clip.InfoNCELoss(local_loss=True)
     with pytest.raises(InvalidType, match=r"^label is no option of NTXentLoss\."):
         NTXentLoss()(*views(), label=torch.arange(12))
@@ -359,8 +361,6 @@ def test_rows_without_a_positive_are_named():  # pytorch-metric-learning 272, 74
     z = views(5)[0]
     kept = torch.tensor([0, 2])
     loss = LabelledLoss(0.1, positives_in_denominator=True)
-    each = [float(loss(z, labels, ref_emb=z[[i]], ref_labels=labels[[i]]).detach()) for i in (0, 2)]
-    assert each[0] > 0  # of a row with itself and another
     assert float(loss(z, labels).detach()) > float(loss(z[kept], labels[kept]).detach())  # others are negatives
 
 
