@@ -16,11 +16,13 @@ from latentlink.spaces import (
     audit,
     compare_maps,
     doctor,
+    fit_cca,
     foreign_rows,
     learning_curve,
 )
-from latentlink.spaces.anchors import gcca_anchors, kmeans_anchors, random_anchors
+from latentlink.spaces.anchors import farthest_anchors, gcca_anchors, kmeans_anchors, random_anchors
 from latentlink.spaces.learned import learn_anchors
+from latentlink.spaces.mixtures import learn_mixtures
 from latentlink.spaces.stitch import macro_f1
 from latentlink.whitening import Whitener
 
@@ -81,14 +83,14 @@ def ablation(data):
         ("k-means", kmeans_anchors(frames, 256).toarray()),
         (
             "PARAM single (MiniLM)",
-            learn_anchors(frames[:1], 256, contrast=0, coverage=1, orthogonality=1, length=1).weights,
+            learn_mixtures(
+                frames[:1], 256, contrast=0, coverage=1, orthogonality=1, length=1
+            ).weights.toarray(),
         ),
-        ("PARAM multi, from k-means", learn_anchors(frames, 256).weights),
-        ("PARAM multi, from random", learn_anchors(frames, 256, start="random").weights),
-        (
-            "PARAM multi, from the closed form",
-            learn_anchors(frames, 256, start="gcca", learning_rate=0.02, steps=40).weights,
-        ),
+        ("PARAM multi, from k-means", learn_anchors(frames, 256, start="kmeans").weights),
+        ("PARAM multi, from random", learn_anchors(frames, 256).weights),
+        ("PARAM multi, from the closed form", learn_anchors(frames, 256, start="gcca").weights),
+        ("PARAM multi, softmax rows, from k-means", learn_mixtures(frames, 256).weights.toarray()),
         ("closed form", gcca_anchors(frames, 256)),
     )
     columns = (("cosine", "none"), ("whitened", "none"), ("wip", "none"), ("wip", "gram"))
@@ -97,6 +99,137 @@ def ablation(data):
         fitted = (RelativeSpace(256, weights, *column).fit(fit) for column in columns)
         rows.append([label, *(space.evaluate(test).mean("space") for space in fitted)])
     return table(["anchors", "cosine", "whitened cosine", "WIP", "WIP, gram"], rows)
+
+
+def ablation_seven(data):
+    """As `ablation`, over all seven encoders and 42 ordered pairs; PARAM single learns on the first, MiniLM."""
+    spaces = text(data)
+    fit = {name: x[:2000] for name, x in spaces.items()}
+    test = {name: x[2000:] for name, x in spaces.items()}
+    frames = [Whitener().fit(x).transform(x.astype(np.float64)) for x in fit.values()]
+    single = {"contrast": 0, "coverage": 1, "orthogonality": 1, "length": 1}
+    made = {
+        "random": lambda: random_anchors(2000, 256).toarray(),
+        "k-means": lambda: kmeans_anchors(frames, 256).toarray(),
+        "PARAM single (MiniLM)": lambda: learn_mixtures(frames[:1], 256, **single).weights.toarray(),
+        "PARAM multi": lambda: learn_anchors(frames, 256).weights,
+        "closed form": lambda: gcca_anchors(frames, 256),
+    }
+    rows = []
+    for label, make in made.items():
+        weights = make()
+        row = [label]
+        for similarity in ("cosine", "whitened", "wip"):
+            row.append(RelativeSpace(256, weights, similarity).fit(fit).evaluate(test).mean("space"))
+        rows.append(row)
+        print(*row, flush=True)
+    return table(["anchors", "cosine", "whitened cosine", "WIP"], rows)
+
+
+def gaps(data):
+    """Take items away from each encoder at random: the overlap of any two against the join of all."""
+    spaces = text(data)
+    test = {name: x[2000:] for name, x in spaces.items()}
+    rows = []
+    for share, draws in ((0.3, 2), (0.5, 1)):
+        found = {"overlap": [], "joined": [], "pairs": []}
+        for seed in range(draws):
+            rng = np.random.default_rng(seed)
+            ids = {name: np.sort(rng.permutation(2000)[: round(2000 * (1 - share))]) for name in TEXT}
+            fit = {name: x[ids[name]] for name, x in spaces.items()}
+            overlap = RelativeSpace().fit(fit, ids=ids)
+            found["overlap"].append(overlap.evaluate(test).mean("space"))
+            common = len(set.intersection(*(set(i.tolist()) for i in ids.values())))
+            joined = RelativeSpace(min(256, common - 1)).fit(fit, ids=ids, seen_by="all")
+            found["joined"].append(joined.evaluate(test).mean("space"))
+            found["pairs"].append(pairwise(spaces, ids))
+        rows.append((f"{share:.0%}", overlap.ids_.size, common, *(spread(values) for values in found.values())))
+        print(*rows[-1], flush=True)
+    head = ["items taken from each", "items seen by two or more", "by all", "gcca on both", "gcca on the join"]
+    return table([*head, "CCA, each pair on its own common items"], rows)
+
+
+def pairwise(spaces, ids):
+    """Mean R@1 of CCA fitted for each pair on the items that these two have seen."""
+    recalls = []
+    for first, second in itertools.combinations(TEXT, 2):
+        both = np.intersect1d(ids[first], ids[second])
+        maps = fit_cca(spaces[first][both], spaces[second][both], n_components=256)
+        r, s = (
+            v / np.linalg.norm(v, axis=1, keepdims=True)
+            for v in (maps[0](spaces[first][2000:]), maps[1](spaces[second][2000:]))
+        )
+        similarities = r @ s.T
+        recalls += [(similarities.argmax(axis) == np.arange(1000)).mean() for axis in (0, 1)]
+    return float(np.mean(recalls))
+
+
+def support(data):
+    """Choose 500 of the 2,000 fitted items as the support; nothing is chosen by held-out rows."""
+    spaces = text(data)
+    fit = {name: x[:2000].astype(np.float64) for name, x in spaces.items()}
+    test = {name: x[2000:] for name, x in spaces.items()}
+    frames = [Whitener().fit(x).transform(x) for x in fit.values()]
+    together = np.hstack([z / np.sqrt(z.shape[1]) for z in frames])
+
+    def score(rows):
+        return RelativeSpace().fit({name: x[rows] for name, x in fit.items()}).evaluate(test).mean("space")
+
+    def grown(seed, hard):
+        rows = np.random.default_rng(seed).permutation(2000)[:300]
+        for _ in range(4):
+            space = RelativeSpace().fit({name: x[rows] for name, x in fit.items()})
+            rest = np.setdiff1d(np.arange(2000), rows)
+            r = [space.encode(x[rest], source=name) for name, x in fit.items()]
+            r = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in r]
+            agreement = sum((a * b).sum(axis=1) for a, b in itertools.combinations(r, 2))
+            rows = np.concatenate([rows, rest[np.argsort(agreement if hard else -agreement)[:50]]])
+        return score(rows)
+
+    seeds = range(2)
+    rows = [
+        ("random", spread([score(np.random.default_rng(s).permutation(2000)[:500]) for s in seeds])),
+        ("farthest points", spread([score(farthest_anchors(frames, 500, seed=s).indices) for s in seeds])),
+        ("longest in the whitened frames", spread([score(np.argsort(-(together**2).sum(axis=1))[:500])])),
+        ("shortest", spread([score(np.argsort((together**2).sum(axis=1))[:500])])),
+        ("300 random, then 4 x 50 on which the space agrees least", spread([grown(s, True) for s in seeds])),
+        ("300 random, then 4 x 50 on which it agrees most", spread([grown(s, False) for s in seeds])),
+        ("all 2,000", spread([score(np.arange(2000))])),
+    ]
+    return table(["support of 500", "R@1"], rows)
+
+
+def curved(data):
+    """Add random Fourier features to each whitened encoder: the inner product is then a kernel's.
+
+    Width and weight are chosen on the last 400 fitted rows, after a fit on the first 1,600.
+    """
+    spaces = {name: x.astype(np.float64) for name, x in text(data).items()}
+
+    def features(z, width, weight, seed):
+        rng = np.random.default_rng(seed)
+        omega = rng.normal(size=(z.shape[1], 256)) / (width * np.sqrt(z.shape[1]))
+        waves = np.sqrt(2) * np.cos(z @ omega + rng.uniform(0, 2 * np.pi, 256))
+        return np.hstack([z, weight * waves])
+
+    def score(n_fit, rows, width, weight):
+        views = {}
+        for number, (name, x) in enumerate(spaces.items()):
+            whitener = Whitener().fit(x[:n_fit])
+            z = whitener.transform(x)
+            views[name] = z if weight == 0 else features(z, width, weight, number)
+        space = RelativeSpace().fit({name: v[:n_fit] for name, v in views.items()})
+        return space.evaluate({name: v[rows] for name, v in views.items()}).mean("space")
+
+    inner, held = np.arange(1600, 2000), np.arange(2000, 3000)
+    tried = {(w, 1.0): score(1600, inner, w, 1.0) for w in (0.5, 1.0, 2.0, 4.0)}
+    best = max(tried, key=tried.get)
+    rows = [("WIP, linear", score(1600, inner, 0, 0), score(2000, held, 0, 0))]
+    rows += [
+        (f"with Fourier features of width {key[0]:g}", value, score(2000, held, *key) if key == best else "-")
+        for key, value in tried.items()
+    ]
+    return table(["similarity", "R@1 on 400 fitted rows left out", "R@1 held out"], rows)
 
 
 def sizes(data):
@@ -258,19 +391,37 @@ def foreign(data):
 
 
 SECTIONS = {
-    make.__name__: make for make in (seven, sizes, tatoeba, languages, foreign, retrieval, stitching, ablation)
+    make.__name__: make
+    for make in (
+        seven,
+        sizes,
+        gaps,
+        tatoeba,
+        languages,
+        foreign,
+        retrieval,
+        stitching,
+        ablation,
+        ablation_seven,
+        support,
+        curved,
+    )
 }
 
 
+def replace(name, made):
+    """Put a table between the marks of its section of the page."""
+    page = Path(__file__).parents[1] / "docs" / "real-spaces.md"
+    before, rest = page.read_text(encoding="utf-8").split(f"<!-- {name} -->\n")
+    after = rest.partition("<!-- end -->")[2]
+    page.write_text(f"{before}<!-- {name} -->\n{made}<!-- end -->{after}", encoding="utf-8")
+
+
 def main():
-    data, page = Path(sys.argv[1]), Path(__file__).parents[1] / "docs" / "real-spaces.md"
+    data = Path(sys.argv[1])
     for name in sys.argv[2:] or SECTIONS:
         started = time.process_time()
-        made = SECTIONS[name](data)
-        content = page.read_text(encoding="utf-8")
-        before, rest = content.split(f"<!-- {name} -->\n")
-        after = rest.partition("<!-- end -->")[2]
-        page.write_text(f"{before}<!-- {name} -->\n{made}<!-- end -->{after}", encoding="utf-8")
+        replace(name, SECTIONS[name](data))
         print(f"{name}: {time.process_time() - started:.0f} CPU s", flush=True)
 
 

@@ -1,26 +1,33 @@
 """PARAM: learn the anchors' weights so that every encoder ranks the same item first.
 
-P = softmax(logits) over the shared items, one P for all encoders. Under the whitened inner product a relative
-vector is a linear regression on the rows of P, so what it would be had its own item not been fitted is known
-exactly (leave-one-out of least squares). The contrastive term is computed on those vectors: without that it
-only learns to remember the fitted items.
+One row-stochastic P for all encoders. Under the whitened inner product a relative vector is a linear regression
+on the rows of P, so what it would be had its own item not been fitted is known exactly (leave-one-out of least
+squares). The contrastive term is computed on those vectors.
+
+That alone is not enough: k m free weights learn the fitted items by heart (docs/spaces.md has the numbers). So P
+is learned as a mix of the k directions on which the encoders agree most, k² numbers, and a term keeps the mixed
+directions orthogonal and equally long.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy, normalize
+from torch import Tensor
 
 from latentlink import _checks
+from latentlink.losses import LogitScale, SymmetricInfoNCELoss, WEINCELoss
 from latentlink.spaces.anchors import gcca_anchors, kmeans_anchors
+from latentlink.tails.online import Gate
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
+
+LOSSES = ("infonce", "weince")
 
 
 @dataclass(frozen=True)
@@ -29,171 +36,230 @@ class LearnedAnchors:
 
     Attributes
     ----------
-    weights : array (k, m)
+    weights : array (k, m), or a sparse one from `learn_mixtures`
         Row-stochastic.
     losses : array (steps,)
         Of each step that was taken.
     held_out : array (checks,)
         Contrastive loss on the pairs held out for early stopping; empty without it.
-    effective_items : array (k,)
-        1 / sum of squared weights: how many items an anchor averages.
+    temperature : float
+        Of the contrastive term, where it ended.
     """
 
-    weights: FloatArray
+    weights: Any
     losses: FloatArray
     held_out: FloatArray
-    effective_items: FloatArray
+    temperature: float
+
+    @property
+    def effective_items(self) -> FloatArray:
+        """1 / sum of squared weights (k,): how many items an anchor averages."""
+        return np.asarray(1 / (self.weights**2).sum(axis=1))
 
 
 def learn_anchors(
     frames: Sequence[FloatArray],
     n_anchors: int,
     *,
-    start: str | FloatArray = "kmeans",
-    steps: int = 100,
+    start: str | FloatArray = "random",
+    steps: int = 40,
     batch: int = 512,
-    learning_rate: float = 0.15,
-    temperature: float = 0.05,
-    contrast: float = 1.0,
-    coverage: float = 0.0,
-    orthogonality: float = 0.0,
-    length: float = 0.0,
+    learning_rate: float = 0.02,
+    temperature: float = 0.03,
+    orthogonality: float = 3.0,
+    loss: str = "infonce",
+    gate: Gate | None = None,
     patience: int = 0,
     seed: int = 0,
 ) -> LearnedAnchors:
-    """Learn one row-stochastic P (k, m) shared by all encoders.
+    """Learn one dense row-stochastic P (k, m) shared by all encoders.
 
     Parameters
     ----------
     frames : sequence of (m, d_i) arrays
-        Whitened vectors of the same m items. One encoder alone needs ``contrast=0``.
+        Whitened vectors of the same m items, of two encoders or more.
     n_anchors : int
-    start : {"kmeans", "gcca", "random"} or array (k, m)
-        Where the logits begin: at cluster membership, at the closed form, at random, or as given.
+        k, at most the rank of the stacked frames.
+    start : {"random", "kmeans", "gcca"} or array (k, m)
+        Where the mix begins: at random, at cluster membership, at the closed form, or at given weights, as far
+        as the k shared directions can express them.
     steps, batch, learning_rate
         Of Adam, with a cosine schedule.
     temperature : float
-        Of the contrastive term, a symmetric InfoNCE averaged over all pairs of encoders.
-    contrast, coverage, orthogonality, length : float
-        Weights of the terms: symmetric InfoNCE; soft k-means distortion; mean squared cosine between anchors;
-        squared deviation of the anchors' root-mean-square coordinate from 0.3.
+        Where that of the contrastive term begins; it is learned.
+    orthogonality : float
+        Weight of ‖T'T − I‖² / k, T (k, k) the mix of shared directions, each as long as its agreement. Off the
+        diagonal this keeps anchors orthogonal, on it equally long. The larger, the nearer to the closed form.
+    loss : {"infonce", "weince"}
+        The contrastive term, symmetric and averaged over all pairs of encoders.
+    gate : Gate, optional
+        Rule of "weince".
     patience : int
         Above 0, a tenth of the items is held out; learning stops when their contrastive loss has not improved
-        for this many checks of five steps, and the best weights are kept.
+        for this many checks of five steps, and the best mix is kept. Held-out items keep the weight 1/m.
     seed : int
 
     Returns
     -------
     LearnedAnchors
 
+    Raises
+    ------
+    InvalidInput
+        Fewer than two encoders, or more anchors than the items span.
+
+    Notes
+    -----
+    Cost: the closed form, then for each step b k (k + sum d_i) and M (M − 1) b² k multiply-adds a few times.
+
     References
     ----------
     After arXiv 2605.30596, whose formulas and settings are not public; ours are in docs/spaces.md.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(2, 200, 8)) + 2 * rng.normal(size=(200, 8))
+    >>> from latentlink import Whitener
+    >>> learned = learn_anchors([Whitener().fit(v).transform(v) for v in (x, y)], 5)
+    >>> learned.weights.shape, bool((learned.weights >= 0).all())
+    ((5, 200), True)
     """
-    if len(frames) < 2 and contrast > 0:
-        raise _checks.InvalidInput("frames holds 1 encoder; the contrastive term needs 2. Pass contrast=0.")
+    if len(frames) < 2:
+        raise _checks.InvalidInput(
+            f"frames holds {len(frames)} encoder; the contrastive term needs 2. Use learn_mixtures for one."
+        )
     generator = torch.Generator().manual_seed(seed)
     m = frames[0].shape[0]
-    stacked = torch.as_tensor(np.hstack(frames), dtype=torch.float32)  # (m, D)
-    spans = _spans(frames)
-    order = torch.randperm(m, generator=generator)
-    held, fitted = (order[: m // 10], order[m // 10 :]) if patience else (order[:0], order)
-    logits = _start(start, frames, n_anchors, seed)
-    logits.requires_grad_()
-    mask = torch.zeros(m)
-    mask[held] = -torch.inf  # held-out items carry no weight until the end
-    optimizer = torch.optim.Adam([logits], lr=learning_rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    losses, checks, best, kept = [], [], np.inf, logits.detach().clone()
+    held, fitted = hold_out(m, patience, generator)
+    part = [frame[fitted] for frame in frames] if patience else list(frames)
+    # The closed form is 1/m plus its directions, so that these need no second way to be found.
+    closed = gcca_anchors(part, n_anchors)
+    directions = (closed - closed.mean(axis=1, keepdims=True)).T  # (m, k)
+    mix = torch.as_tensor(_start(start, part, directions, generator, seed), dtype=torch.float32)
+    mix.requires_grad_()
+    vectors = [torch.as_tensor(frame, dtype=torch.float32) for frame in part]
+    own = torch.as_tensor(directions / np.abs(directions).max(), dtype=torch.float32)
+    bases = [z.T @ own for z in vectors]  # (d, k)
+    scale = LogitScale(temperature)
+    contrast = contrast_of(loss, gate, scale)
+    eye = torch.eye(n_anchors)
+
+    def objective(items: Tensor) -> Tensor:
+        relative = [
+            left_out(z[items], basis, own[items], len(z)) @ mix.T
+            for z, basis in zip(vectors, bases, strict=True)
+        ]
+        gram = mix.T @ mix
+        return contrast(relative) + orthogonality * ((gram / gram.diagonal().mean()) - eye).square().sum() / (
+            n_anchors
+        )
+
+    unseen = [torch.as_tensor(frame[held], dtype=torch.float32) for frame in frames]
+    losses, checks = descend(
+        [{"params": [mix], "lr": learning_rate}, {"params": list(scale.parameters()), "lr": learning_rate}],
+        objective,
+        fitted.size,
+        steps=steps,
+        batch=batch,
+        generator=generator,
+        patience=patience,
+        check=lambda: contrast([z @ basis @ mix.T for z, basis in zip(unseen, bases, strict=True)]),
+    )
+    deviation = np.zeros((n_anchors, m))
+    deviation[:, fitted] = mix.detach().double().numpy() @ directions.T
+    weights = 1 / m + deviation / (m * np.abs(deviation).max())
+    return LearnedAnchors(weights, losses, checks, float(scale().detach()))
+
+
+def hold_out(m: int, patience: int, generator: torch.Generator) -> tuple[Any, Any]:
+    """Split m items into a tenth and the rest where learning may stop early: row numbers."""
+    order = torch.randperm(m, generator=generator).numpy()
+    count = max(2, m // 10)  # one item alone has nothing to be told from
+    return (order[:count], np.sort(order[count:])) if patience else (order[:0], np.arange(m))
+
+
+def left_out(z: Tensor, basis: Tensor, own: Tensor, m: int) -> Tensor:
+    """Predict (b, k) what whitened vectors z (b, d) would regress to had their own items not been fitted.
+
+    `basis` (d, k) is Z'Y for the m fitted items' vectors Z and targets Y of mean 0, `own` (b, k) the rows of Y.
+    """
+    leverage = (z * z).sum(1, keepdim=True) / (m - 1)  # (b, 1)
+    return (z @ basis / (m - 1) - leverage * own) / (1 - leverage).clamp_min(0.05)
+
+
+def contrast_of(loss: str, gate: Gate | None, scale: LogitScale) -> Callable[[Sequence[Tensor]], Tensor]:
+    """Make the mean symmetric contrastive loss over all pairs of encoders' relative vectors (b, k)."""
+    _checks.one_of("loss", loss, LOSSES)
+    if gate is not None and loss != "weince":
+        raise _checks.InvalidInput(f'gate is given but loss is {loss!r}; pass loss="weince" or no gate.')
+    module = (
+        WEINCELoss(scale, layout="symmetric", gate=gate) if loss == "weince" else SymmetricInfoNCELoss(scale)
+    )
+    return lambda relative: torch.stack([module(a, b) for a, b in itertools.combinations(relative, 2)]).mean()
+
+
+def descend(
+    groups: list[dict[str, Any]],
+    objective: Callable[[Tensor], Tensor],
+    n_items: int,
+    *,
+    steps: int,
+    batch: int,
+    generator: torch.Generator,
+    patience: int,
+    check: Callable[[], Tensor],
+) -> tuple[FloatArray, FloatArray]:
+    """Minimise over random batches of item numbers; with patience, leave the best parameters by `check`.
+
+    Returns
+    -------
+    losses, checks : arrays
+    """
+    parameters = [value for group in groups for value in group["params"]]
+    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps))
+    losses, checks = [], []
+    kept = [value.detach().clone() for value in parameters]
     for step in range(steps):
-        items = fitted[torch.randperm(fitted.numel(), generator=generator)[:batch]]
-        weights = torch.softmax(logits + mask, dim=1)  # (k, m)
-        # Whitened coordinates have mean 0, so taking the uniform part off changes nothing but the rounding.
-        anchors = (weights - 1 / m) @ stacked  # (k, D)
-        loss = contrast * _contrast(stacked, spans, anchors, weights, items, temperature) if contrast else 0.0
-        for span in spans:
-            geometry = _geometry(stacked[items, span], anchors[:, span], coverage, orthogonality, length)
-            loss = loss + geometry / len(spans)
+        value = objective(torch.randperm(n_items, generator=generator)[:batch])
         optimizer.zero_grad()
-        torch.as_tensor(loss).backward()  # type: ignore[no-untyped-call]
+        value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         schedule.step()
-        losses.append(float(torch.as_tensor(loss).detach()))
+        losses.append(float(value.detach()))
         if patience and step % 5 == 4:
             with torch.no_grad():
-                anchors = (torch.softmax(logits + mask, dim=1) - 1 / m) @ stacked
-                unit = [normalize(stacked[held, span] @ anchors[:, span].T, dim=1) for span in spans]
-                checks.append(float(symmetric_loss(unit, temperature)))
-            if checks[-1] < best:
-                best, kept = checks[-1], logits.detach().clone()
+                checks.append(float(check()))
+            if checks[-1] == min(checks):
+                kept = [value.detach().clone() for value in parameters]
             elif len(checks) - int(np.argmin(checks)) > patience:
                 break
-    final = torch.softmax((kept if patience else logits.detach()) + mask, dim=1).double().numpy()
-    return LearnedAnchors(final, np.asarray(losses), np.asarray(checks), np.asarray(1 / (final**2).sum(axis=1)))
+    if checks:
+        with torch.no_grad():
+            for value, best in zip(parameters, kept, strict=True):
+                value.copy_(best)
+    return np.asarray(losses), np.asarray(checks)
 
 
-def symmetric_loss(relative: Sequence[torch.Tensor], temperature: float) -> torch.Tensor:
-    """Average the symmetric InfoNCE of all pairs of encoders' unit vectors (b, k)."""
-    target = torch.arange(relative[0].shape[0])
-    losses = []
-    for first, second in itertools.combinations(relative, 2):
-        logit = first @ second.T / temperature  # (b, b)
-        losses.append((cross_entropy(logit, target) + cross_entropy(logit.T, target)) / 2)
-    return torch.stack(losses).mean()
-
-
-def _contrast(
-    stacked: torch.Tensor,
-    spans: Sequence[slice],
-    anchors: torch.Tensor,
-    weights: torch.Tensor,
-    items: torch.Tensor,
-    temperature: float,
-) -> torch.Tensor:
-    m = stacked.shape[0]
-    own = weights[:, items].T - 1 / m  # (b, k)
-    relative = []
-    for span in spans:
-        z = stacked[items, span]  # (b, d)
-        leverage = (z * z).sum(1, keepdim=True) / (m - 1)  # (b, 1)
-        fitted = z @ anchors[:, span].T / (m - 1)  # (b, k)
-        relative.append(normalize((fitted - leverage * own) / (1 - leverage).clamp_min(0.05), dim=1))
-    return symmetric_loss(relative, temperature)
-
-
-def _geometry(
-    z: torch.Tensor, b: torch.Tensor, coverage: float, orthogonality: float, length: float
-) -> torch.Tensor | float:
-    """Weigh the terms that look at one encoder: its vectors z (b, d) and anchors b (k, d)."""
-    total: torch.Tensor | float = 0.0
-    d = z.shape[1]
-    if coverage:
-        distance = torch.cdist(z, b).square() / d  # (b, k)
-        total = total + coverage * (torch.softmax(-distance / 0.1, dim=1) * distance).sum(1).mean()
-    if orthogonality:
-        unit = normalize(b, dim=1)
-        cosines = unit @ unit.T  # (k, k)
-        k = b.shape[0]
-        total = total + orthogonality * (cosines.square().sum() - k) / max(1, k * (k - 1))
-    if length:
-        total = total + length * (b.norm(dim=1) / d**0.5 - 0.3).square().mean()
-    return total
-
-
-def _start(start: str | FloatArray, frames: Sequence[FloatArray], k: int, seed: int) -> torch.Tensor:
-    m = frames[0].shape[0]
+def _start(
+    start: str | FloatArray,
+    frames: Sequence[FloatArray],
+    directions: FloatArray,
+    generator: torch.Generator,
+    seed: int,
+) -> FloatArray:
+    """Write the starting weights as a mix T (k, k) of directions (m, k)."""
+    k = directions.shape[1]
     if not isinstance(start, str):
-        return torch.as_tensor(np.asarray(start), dtype=torch.float32).clone()
-    _checks.one_of("start", start, ["kmeans", "gcca", "random"])
-    if start == "random":
-        return torch.randn((k, m), generator=torch.Generator().manual_seed(seed))
-    if start == "kmeans":
-        members = kmeans_anchors(frames, k, seed=seed).toarray() > 0
-        return torch.as_tensor(4.0 * members, dtype=torch.float32)
-    closed = gcca_anchors(frames, k)
-    return torch.as_tensor(np.log(np.maximum(m * closed, 1e-6)), dtype=torch.float32)
-
-
-def _spans(frames: Sequence[FloatArray]) -> list[slice]:
-    ends = np.cumsum([0] + [frame.shape[1] for frame in frames])
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+        weights = np.asarray(start)
+    else:
+        _checks.one_of("start", start, ["random", "kmeans", "gcca"])
+        if start == "gcca":
+            return np.eye(k)
+        if start == "random":
+            return np.asarray(torch.randn((k, k), generator=generator).double() / k**0.5)
+        weights = kmeans_anchors(frames, k, seed=seed).toarray()
+    deviation = weights - weights.mean(axis=1, keepdims=True)
+    mix = deviation @ (directions / (directions**2).sum(axis=0))
+    return np.asarray(mix * np.sqrt(k / (mix**2).sum()))
