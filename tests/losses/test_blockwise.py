@@ -250,7 +250,7 @@ def test_largest_equals_topk(c, k, seed, ties):
 @settings(max_examples=40)
 @given(
     layout=st.sampled_from(list(FUNCTIONS)),
-    n=st.integers(40, 700),
+    n=st.integers(60, 700),
     columns=st.integers(1, 45),
     crowd=st.sampled_from(["none", "sorted clusters", "copies"]),
     masked=st.booleans(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from latentlink.losses._walk import LOG2E, Pairs, memory
+from latentlink.losses._powers import LOG2E
+from latentlink.losses._walk import Pairs, memory
 
 
 def one_way_total(

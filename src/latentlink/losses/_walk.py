@@ -7,7 +7,6 @@ triangle is made, and each tile serves its rows and its columns.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,11 +16,19 @@ import torch
 from torch import Tensor
 
 from latentlink.losses import _inputs
+from latentlink.losses._powers import (
+    LOG2E,
+    bent_tile,
+    column_powers,
+    inverse,
+    row_powers,
+    uniform_tile,
+    watched_tile,
+)
 
 if TYPE_CHECKING:
     from latentlink.losses._tops import Tops
 
-LOG2E = 1.0 / math.log(2.0)
 # A cosine within this of 1 is computed again as half a squared distance: 1 − s would be mostly rounding.
 NEAR = 0.01
 # Stands for the shortfall of a pair that is no negative: beyond every true one, and still a number whose log,
@@ -163,7 +170,11 @@ class Workspace:
     def __init__(self, pairs: Pairs, kept_bytes: float) -> None:
         size = min(pairs.block, max(1, pairs.u.shape[0])) * min(pairs.block, max(1, pairs.v.shape[0]))
         self._like, self._size = pairs.u, size
-        self._buffers = memory(pairs.u, size * len(_BUFFERS))
+        self._buffers: dict[str, Tensor] = {}
+        if pairs.u.device.type == "cpu":  # all in one piece; where tiles are large, only those that are used
+            self._buffers = dict(
+                zip(_BUFFERS, torch.split(memory(pairs.u, size * len(_BUFFERS)), size), strict=True)
+            )
         r, c = pairs.u.shape[0], pairs.v.shape[0]
         whole = r * c * pairs.u.element_size() * (0.5 if pairs.triangle else 1.0)
         self._kinds_left = int(kept_bytes // whole) if whole else 0
@@ -178,8 +189,9 @@ class Workspace:
 
     def take(self, name: str, a: int, b: int) -> Tensor:
         """Return the buffer of that name as an (a, b) matrix of any content."""
-        start = _BUFFERS.index(name) * self._size
-        return self._buffers[start : start + a * b].view(a, b)
+        if name not in self._buffers:
+            self._buffers[name] = memory(self._like, self._size)
+        return self._buffers[name][: a * b].view(a, b)
 
     def kept(self, kind: str, rows: slice, columns: slice) -> Tensor | None:
         """Return the tile of that kind that an earlier walk kept, if any."""
@@ -225,19 +237,19 @@ def log_sums(pairs: Pairs, logits: Logits, space: Workspace, tops: Tops | None =
         twin = pairs.both and not (pairs.triangle and rows == columns)
         if logits.uniform(pairs, rows, columns):
             if tops is not None and (logits.window or tops.wants(rows, columns, twin=twin)):
-                tile = _watched_tile(pairs, logits, rows, columns, space, tops, twin=twin)
+                tile = watched_tile(pairs, logits, rows, columns, space, tops, twin=twin)
             else:
-                tile = _uniform_tile(pairs, logits, scaled, rows, columns, space)
+                tile = uniform_tile(pairs, logits, scaled, rows, columns, space)
                 if tops is not None:
                     tops.see_powers(tile, logits.rate, rows, columns, twin=twin)
             total[rows] += tile.sum(dim=1)
             if twin:
                 by_column[columns] += tile.sum(dim=0)
             continue
-        raised, log = _bent_tile(pairs, logits, rows, columns, space)
-        total[rows] += _row_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=1)
+        raised, log = bent_tile(pairs, logits, rows, columns, space)
+        total[rows] += row_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=1)
         if twin:
-            by_column[columns] += _column_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=0)
+            by_column[columns] += column_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=0)
     return total.log() + logits.shift
 
 
@@ -262,7 +274,7 @@ def gradients(
         u, v = pairs.u[rows], pairs.v[columns]
         a, b = u.shape[0], v.shape[0]
         if logits.uniform(pairs, rows, columns):
-            tile = _uniform_tile(pairs, logits, scaled, rows, columns, space)
+            tile = uniform_tile(pairs, logits, scaled, rows, columns, space)
             if not pairs.both:  # a row's weight goes to the d-wide side
                 du[rows].add_(flat[rows, None] * (tile @ v))
                 dv[columns].addmm_(tile.T, flat[rows, None] * u)
@@ -270,19 +282,19 @@ def gradients(
             pull = torch.add(flat[rows, None], flat_column[None, columns], out=space.take("pull", a, b))
             pull.mul_(tile)
         else:
-            raised, log = _bent_tile(pairs, logits, rows, columns, space)
-            powers = _row_powers(pairs, logits, raised, log, rows, columns, space)
+            raised, log = bent_tile(pairs, logits, rows, columns, space)
+            powers = row_powers(pairs, logits, raised, log, rows, columns, space)
             twin = pairs.both and not diagonal
-            other = _column_powers(pairs, logits, raised, log, rows, columns, space) if twin else None
-            inverse = None if softmax_only else _inverse(logits, raised, space)
+            other = column_powers(pairs, logits, raised, log, rows, columns, space) if twin else None
+            steepness = None if softmax_only else inverse(logits, raised, space)
             pull = torch.mul(powers, flat[rows, None], out=space.take("pull", a, b))
             if other is not None:
                 pull.addcmul_(other, flat_column[None, columns])
-            if inverse is not None:
+            if steepness is not None:
                 steep = torch.mul(powers, bend[rows, None], out=space.take("steep", a, b))
                 if other is not None:
                     steep.addcmul_(other, bend_column[None, columns])
-                pull.addcmul_(steep, inverse)
+                pull.addcmul_(steep, steepness)
             if pairs.both and diagonal:  # the column direction of a diagonal tile is its transpose
                 pull = torch.add(pull, pull.T, out=space.take("steep", a, b))
         du[rows].addmm_(pull, v)
@@ -306,124 +318,3 @@ def nearest(pairs: Pairs) -> Tensor:
         if pairs.both and not (pairs.triangle and rows == columns):
             by_column[columns] = torch.maximum(by_column[columns], tile.amax(dim=0))
     return best
-
-
-def _uniform_tile(
-    pairs: Pairs, logits: Logits, scaled: Tensor, rows: slice, columns: slice, space: Workspace
-) -> Tensor:
-    """Compute e^(logit − shift) of a tile's negatives, 0 for the others; once when tiles are kept."""
-    tile = space.kept("powers", rows, columns)
-    if tile is not None:
-        return tile
-    tile = space.keep("powers", rows, columns)
-    shortfall = space.kept("shortfall", rows, columns)
-    if shortfall is None:
-        torch.mm(scaled[rows], pairs.v[columns].T, out=tile)
-    else:
-        torch.mul(shortfall, -logits.rate * LOG2E, out=tile).add_(pairs.endpoint * logits.rate * LOG2E)
-    return _plain_powers(pairs, logits, tile, rows, columns)
-
-
-def _watched_tile(
-    pairs: Pairs, logits: Logits, rows: slice, columns: slice, space: Workspace, tops: Tops, *, twin: bool
-) -> Tensor:
-    """Compute the powers of `_uniform_tile` and show the tile's shortfalls to `tops`."""
-    tile = torch.mm(pairs.u[rows], pairs.v[columns].T, out=space.keep("shortfall", rows, columns))
-    powers = torch.mul(tile, logits.rate * LOG2E, out=space.keep("powers", rows, columns))
-    tops.see(pairs.shortfalls(tile, rows, columns), rows, columns, twin=twin)
-    return _plain_powers(pairs, logits, powers, rows, columns)
-
-
-def _plain_powers(pairs: Pairs, logits: Logits, tile: Tensor, rows: slice, columns: slice) -> Tensor:
-    if logits.window:
-        tile.sub_(logits.window * LOG2E)
-    return pairs.exclude(tile.exp2_(), rows, columns, 0.0)
-
-
-def _bent_tile(
-    pairs: Pairs, logits: Logits, rows: slice, columns: slice, space: Workspace
-) -> tuple[Tensor, Tensor | None]:
-    """Compute shortfall + softening of a tile and the base-2 logs in its logits.
-
-    When nothing is bent there is no endpoint: these are negated similarities, and no logs are made.
-    """
-    raised = space.kept("raised", rows, columns)
-    if raised is None:
-        tile = space.kept("shortfall", rows, columns)
-        if tile is None:
-            tile = space.take("shortfall", rows.stop - rows.start, columns.stop - columns.start)
-            torch.mm(pairs.u[rows], pairs.v[columns].T, out=tile)
-            if not logits.bent:
-                return tile.neg_(), None
-            pairs.shortfalls(tile, rows, columns)
-        raised = tile if logits.softening == 0 else tile.add_(logits.softening)
-        space.rename("shortfall", "raised", rows, columns)
-    log = space.kept("log", rows, columns)
-    if log is None:
-        log = space.keep("log", rows, columns)
-        lowest = logits.floor + logits.softening
-        torch.log2(torch.clamp(raised, min=lowest, out=log) if logits.floor else raised, out=log)
-    return raised, log
-
-
-def _row_powers(
-    pairs: Pairs,
-    logits: Logits,
-    raised: Tensor,
-    log: Tensor | None,
-    rows: slice,
-    columns: slice,
-    space: Workspace,
-) -> Tensor:
-    """Compute e^(logit − shift) of the rows' logits on a tile's negatives, 0 for the others."""
-    return _powers(pairs, logits, raised, log, (rows, None), rows, columns, space)
-
-
-def _column_powers(
-    pairs: Pairs,
-    logits: Logits,
-    raised: Tensor,
-    log: Tensor | None,
-    rows: slice,
-    columns: slice,
-    space: Workspace,
-) -> Tensor:
-    """Compute e^(logit − shift) of the columns' logits on a tile's negatives, 0 for the others."""
-    start = 0 if pairs.triangle else pairs.u.shape[0]
-    place = slice(start + columns.start, start + columns.stop)
-    return _powers(pairs, logits, raised, log, (None, place), rows, columns, space)
-
-
-def _powers(
-    pairs: Pairs,
-    logits: Logits,
-    raised: Tensor,
-    log: Tensor | None,
-    place: tuple[slice | None, slice | None],
-    rows: slice,
-    columns: slice,
-    space: Workspace,
-) -> Tensor:
-    kind = "row" if place[1] is None else "column"
-    tile = space.kept(kind, rows, columns)
-    if tile is not None:
-        return tile
-    slope, bend = logits.slope[place], logits.bend[place]
-    end = pairs.endpoint + logits.softening if logits.bent else 0.0
-    constant = (slope * end - logits.shift[place]) * LOG2E
-    tile = space.keep(kind, rows, columns)
-    if kind == "row":  # torch does not vectorise an operation with two operands of one value a row
-        torch.mul(raised, slope * -LOG2E, out=tile).add_(constant)
-    else:
-        torch.addcmul(constant, raised, slope, value=-LOG2E, out=tile)
-    if log is not None:
-        tile.addcmul_(log, bend, value=-1.0)
-    return pairs.exclude(tile.exp2_(), rows, columns, 0.0)
-
-
-def _inverse(logits: Logits, raised: Tensor, space: Workspace) -> Tensor | None:
-    """Compute 1 / (shortfall + softening) of a tile, 0 below the floor; nothing when nothing is bent."""
-    if not logits.bent:
-        return None
-    inverse = torch.reciprocal(raised, out=space.take("inverse", *raised.shape))
-    return inverse.masked_fill_(raised < logits.floor + logits.softening, 0.0) if logits.floor else inverse
