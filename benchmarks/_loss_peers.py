@@ -81,6 +81,14 @@ def ranking():
     return lambda z0, z1: loss.compute_loss_from_embeddings([z0, z1], None)
 
 
+def cached_ranking():
+    """Make the loss half of the cached loss, in its mini-batches of 32: it leaves its gradients in the leaves."""
+    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+
+    loss = CachedMultipleNegativesRankingLoss(torch.nn.Sequential(torch.nn.Identity()), scale=1 / TEMPERATURE)
+    return lambda z0, z1: loss.calculate_loss([[z0], [z1]], with_backward=True)
+
+
 def grad_cache():
     from gradcache.loss import SimpleContrastiveLoss
 
@@ -111,6 +119,7 @@ FAMILIES = {
         "ours": lambda: InfoNCELoss(TEMPERATURE),
         "info-nce-pytorch": info_nce_pytorch,
         "sentence-transformers MNRL": ranking,
+        "sentence-transformers cached MNRL": cached_ranking,
         "GradCache SimpleContrastiveLoss": grad_cache,
         "dense": lambda: dense_one_way,
         "products": lambda: lambda z0, z1: products(z0.detach(), z1.detach()),

@@ -2,7 +2,8 @@
 
 One thread, CPU time of this process, cases in turn within each round, so that a noisy machine slows all alike;
 ratios are medians over rounds of the ratio within a round, with the range of the middle half. Memory is the peak
-above the inputs of a process of its own. Run: python benchmarks/loss.py [--json FILE] [--plot FILE]
+above the inputs of a process of its own. The rows are written as they are made, dearest last.
+Run: python benchmarks/loss.py [--json FILE] [--plot FILE]
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ import numpy as np
 import torch
 from _loss_peers import FAMILIES
 
-SIZES = [(512, 128), (4096, 128), (1024, 128), (1024, 768), (2048, 128), (512, 768), (8192, 128)]
+SIZES = [
+    (128, 128),
+    (256, 128),
+    (512, 128),
+    (1024, 128),
+    (4096, 128),
+    (512, 768),
+    (1024, 768),
+    (4096, 768),
+    (8192, 128),
+    (2048, 128),
+]
 LIMIT_MIB = 5000.0  # a case that would take more is left out
 
 
@@ -36,7 +48,10 @@ def step(case, inputs) -> float | None:
     value = case(*inputs)
     if value is None:
         return None
-    torch.autograd.grad(value, inputs)
+    if value.requires_grad:
+        torch.autograd.grad(value, inputs)
+    for x in inputs:
+        x.grad = None  # some peers leave their gradients there
     return float(value.detach())
 
 
@@ -80,7 +95,7 @@ def ratio(a: list[float], b: list[float]) -> list[float]:
     return [round(float(x), 3) for x in np.quantile(each, [0.5, 0.25, 0.75])]
 
 
-def measure(family: str, n: int, d: int, rounds: int) -> dict:
+def measure(family: str, n: int, d: int, rounds: int, *, with_memory: bool) -> dict:
     cases = {name: make() for name, make in FAMILIES[family].items()}
     memory = {}
     for name in list(cases):
@@ -88,7 +103,8 @@ def measure(family: str, n: int, d: int, rounds: int) -> dict:
         if "metric" in name and wide * 11 > LIMIT_MIB:
             del cases[name]
             continue
-        memory[name] = round(peak_mib(family, name, n, d), 1)
+        if with_memory:
+            memory[name] = round(peak_mib(family, name, n, d), 1)
     seconds = rounds_of(cases, views(n, d), rounds)
     peers = [name for name in cases if name not in ("ours", "dense", "products") and "weince" not in name]
     fastest = min(peers, key=lambda name: float(np.median(seconds[name])))
@@ -103,8 +119,11 @@ def measure(family: str, n: int, d: int, rounds: int) -> dict:
         "ours / fastest peer": ratio(seconds["ours"], seconds[fastest]),
         "ours / fastest of peers and dense": ratio(seconds["ours"], seconds[best]),
         "ours / products": ratio(seconds["ours"], seconds["products"]),
-        "memory: fastest peer / ours": round(memory[fastest] / max(1.0, memory["ours"]), 1),
+        "rounds": rounds,
+        "load": os.getloadavg()[0],
     }
+    if memory:
+        row["memory: fastest peer / ours"] = round(memory[fastest] / max(1.0, memory["ours"]), 1)
     for name in cases:
         if "weince" in name:
             row[f"{name} / ours"] = ratio(seconds[name], seconds["ours"])
@@ -121,6 +140,7 @@ def plot(rows: list[dict], path: str) -> None:
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     for axis, family in zip(axes, ["nt_xent", "one_way", "symmetric"], strict=True):
         chosen = [row for row in rows if row["family"] == family and row["d"] == 128]
+        chosen.sort(key=lambda row: row["n"])
         names = dict.fromkeys(name for row in chosen for name in row["milliseconds"])
         for name in names:
             points = [(row["n"], row["milliseconds"].get(name)) for row in chosen]
@@ -140,6 +160,13 @@ def main() -> None:
     parser.add_argument("--plot", help="draw them there, as SVG")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--largest", type=int, default=8192)
+    parser.add_argument(
+        "--memory",
+        type=int,
+        nargs="*",
+        default=[1024, 4096, 8192],
+        help="pairs at which memory is measured, d = 128",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -148,13 +175,18 @@ def main() -> None:
         return
     rows = []
     for n, d in SIZES:
+        rounds = (
+            4 * arguments.rounds + 1
+            if n <= 1024
+            else max(1, arguments.rounds * 4096 // max(4096, 2 * n - 4096))
+        )
         for family in FAMILIES if n <= arguments.largest else []:
-            row = measure(family, n, d, 2 * arguments.rounds + 1 if n <= 1024 else arguments.rounds)
+            row = measure(family, n, d, rounds, with_memory=n in arguments.memory and d == 128)
             rows.append(row)
             print(json.dumps(row), flush=True)
-    report = {"torch": torch.__version__, "load": os.getloadavg(), "temperature": 0.1, "rows": rows}
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            report = {"torch": torch.__version__, "load": os.getloadavg(), "temperature": 0.1, "rows": rows}
+            if arguments.json:
+                Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         plot(rows, arguments.plot)
 
