@@ -87,6 +87,13 @@ def test_processes_give_the_same_bits(files, space, tmp_path):
 
 
 @pytest.mark.ray
+def test_an_address_without_a_cluster_is_refused():
+    pytest.importorskip("ray")
+    with pytest.raises(InvalidInput, match="no Ray cluster answers at 'auto'"):
+        list(engine("ray", address="auto")([lambda: b""]))
+
+
+@pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_ray_gives_the_same_moments(files, cluster):
     paths, _, _ = files
@@ -122,6 +129,23 @@ def test_ray_writes_the_same_shards_and_resumes(files, space, cluster, tmp_path)
     (tmp_path / "ray" / "manifest.json").unlink()
     job(tmp_path / "ray", run=engine("ray"))
     assert contents(tmp_path / "ray") == expected
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore")
+def test_a_mistake_on_ray_is_the_same_error_as_here(files, space, cluster, tmp_path, capfd):
+    """And Ray says nothing of its own meanwhile."""
+    x = files[1]["old"][:300].copy()
+    x[277] = np.nan
+    np.save(tmp_path / "bad.npy", x)
+    job = partial(convert, [tmp_path / "bad.npy"], space=space, source="old", shard_rows=100, batch_rows=50)
+    said = []
+    for place, run in [("here", engine("local")), ("far", engine("ray"))]:
+        with pytest.raises(InvalidInput, match=r"row 277 \(id 277\) of .*bad.npy holds NaN") as caught:
+            job(tmp_path / place, run=run)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert "Dataset" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

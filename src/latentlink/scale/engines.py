@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,9 @@ from latentlink._processes import Runner, run_here
 from latentlink._progress import track
 
 ENGINES = ["local", "ray"]
+_MISTAKES: dict[str, type[Exception]] = {
+    error.__name__: error for error in (_checks.InvalidInput, _checks.InvalidType, _checks.MissingExtra)
+}
 
 
 def engine(
@@ -63,22 +68,52 @@ def _by_ray(tasks: Sequence[Callable[[], bytes]], *, address: str | None, progre
 
     mine = not ray.is_initialized()
     if mine:
-        ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
+        try:
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                include_dashboard=False if address is None else None,
+            )
+        except ConnectionError as error:
+            raise _checks.InvalidInput(f"no Ray cluster answers at {address!r}: {error}") from error
     try:
         todo = ray.put(list(tasks))  # once into the object store, not once for every task
 
         def work(row: dict[str, Any]) -> dict[str, Any]:
-            return {"number": row["number"], "result": ray.get(todo)[row["number"]]()}
+            number = row["number"]
+            try:
+                return {"number": number, "result": ray.get(todo)[number](), "mistake": "", "message": ""}
+            except tuple(_MISTAKES.values()) as error:  # Ray would wrap it; it is to arrive as it is
+                kind = next(name for name, known in _MISTAKES.items() if isinstance(error, known))
+                return {"number": number, "result": b"", "mistake": kind, "message": str(error)}
 
         numbers = data.from_items([{"number": i} for i in range(len(tasks))], override_num_blocks=len(tasks))
-        rows = numbers.map(work).iter_rows()
         early: dict[int, bytes] = {}  # results that came before their turn
         turn = 0
-        for row in track(rows, total=len(tasks), what="tasks", show=progress):
-            early[row["number"]] = row["result"]
-            while turn in early:
-                yield early.pop(turn)
-                turn += 1
+        with _silent(data):
+            rows = numbers.map(work).iter_rows()
+            for row in track(rows, total=len(tasks), what="tasks", show=progress):
+                if row["mistake"]:
+                    raise _MISTAKES[row["mistake"]](row["message"])
+                early[row["number"]] = row["result"]
+                while turn in early:
+                    yield early.pop(turn)
+                    turn += 1
     finally:
         if mine:
             ray.shutdown()
+
+
+@contextmanager
+def _silent(data: Any) -> Iterator[None]:
+    """Keep Ray Data from writing its own progress to stderr."""
+    context, logger = data.DataContext.get_current(), logging.getLogger("ray.data")
+    before = context.enable_progress_bars, logger.level
+    context.enable_progress_bars = False
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before[0]
+        logger.setLevel(before[1])
