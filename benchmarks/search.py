@@ -160,7 +160,9 @@ def retention(data: Path) -> None:
         corpora = [sts[name][items].astype(np.float32) for name in (old, new)]
         tasks[f"STS-B paraphrases, {old} to {new}"] = (old, new, *corpora, queries[1], rows, queries[0])
     for title, (old, new, corpus_old, corpus_new, queries, relevant, own) in tasks.items():
-        for direction in ["corpus", "query", "shared"]:
+        for direction, crowd in [
+            (side, one) for side in ["corpus", "query", "shared"] for one in [None, pairs[new]]
+        ]:
             found = shadow(
                 space,
                 old=old,
@@ -171,9 +173,16 @@ def retention(data: Path) -> None:
                 queries_new=queries,
                 relevant=relevant,
                 queries_old=own,
+                crowd=crowd,
+                progress=False,
             )
             low, high = found.retention_interval
-            cells = [title, direction, f"{found.native_recall:.3f}", f"{found.migrated_recall:.3f}"]
+            cells = [
+                title,
+                direction + ("" if crowd is None else ", hubs"),
+                f"{found.native_recall:.3f}",
+                f"{found.migrated_recall:.3f}",
+            ]
             cells += [f"{found.retention:.3f} [{low:.3f}, {high:.3f}]", f"{found.ndcg_retention:.3f}"]
             print(" | ".join([*cells, f"{found.overlap:.3f}", f"{found.encoder_overlap:.3f}"]), flush=True)
 

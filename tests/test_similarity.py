@@ -68,6 +68,15 @@ def test_top_k_in_blocks_equals_one_block(rng, monkeypatch):
     assert not (whole[1] == np.arange(50)[:, None]).any()
 
 
+@pytest.mark.parametrize(("k", "skip_best"), [(1, False), (3, False), (3, True), (50, False), (50, True)])
+def test_hubness_is_a_mean_of_the_largest(xp, rng, k, skip_best):
+    items, crowd = rng.standard_normal((9, 4)), rng.standard_normal((7, 4))
+    found = to_numpy(similarity.hubness(xp(items), xp(crowd), k=k, skip_best=skip_best))
+    for item, value in zip(items, found, strict=True):
+        best = sorted((float(item @ one) for one in crowd), reverse=True)
+        assert value == pytest.approx(np.mean(best[skip_best : k + skip_best]))
+
+
 def test_a_zero_row_is_refused_or_skipped():
     x = np.array([[1.0, 0.0], [0.0, 0.0]])
     with pytest.raises(InvalidInput) as caught:

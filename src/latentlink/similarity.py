@@ -152,6 +152,44 @@ def top_k(
     return xp.concat([values for values, _ in parts]), xp.concat([rows for _, rows in parts])
 
 
+def hubness(items: Array, crowd: Array, *, k: int = 10, skip_best: bool = False) -> Array:
+    """Measure how near each item is to a crowd of queries: the mean inner product with its k nearest of them.
+
+    Ranking by 2 similarity - hubness keeps items that are near to everything from crowding out the right ones
+    (CSLS, whose term of the query is the same for all items).
+
+    Parameters
+    ----------
+    items : array or tensor (n, d)
+        Rows of length 1 for cosine.
+    crowd : array or tensor (m, d)
+    k : int
+        All of the crowd when it has fewer.
+    skip_best : bool
+        Leave each item's nearest out of its k: it may be the item itself, which says nothing of other queries.
+
+    Returns
+    -------
+    array or tensor (n,)
+
+    Notes
+    -----
+    Cost: n m d multiply-adds.
+
+    References
+    ----------
+    Conneau et al. 2018, Word translation without parallel data (ICLR).
+
+    Examples
+    --------
+    >>> hubness(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.8, 0.6]]), k=1)
+    array([1. , 0.6])
+    """
+    first = int(skip_best)
+    values, _ = top_k(items, crowd, min(_checks.integer("k", k, low=1) + first, len(crowd)), similarity="dot")
+    return values[:, min(first, len(crowd) - 1) :].mean(axis=1)
+
+
 def _pair(queries: Array, corpus: Array) -> tuple[Array, Array]:
     q = _checks.matrix("queries", queries)
     c = _checks.matrix("corpus", corpus)

@@ -47,6 +47,17 @@ def test_recall_is_measured_on_the_queries_of_a_file(folder, run):
     assert (code, "queries have 16 columns but 'old'" in output.err) == (2, True)
 
 
+def test_an_index_and_a_shadow_take_a_crowd(folder, run):
+    made = ["index", "old.npz", "index", "--space", "space", "--source", "old"]
+    assert run(*made, "--crowd", "new.npz", "--queries-source", "new")[0] == 0
+    assert (folder / "index" / "hubs.npz").exists()
+    begin = ["migrate", "fit", "m", "old.npz", "new.npz", "--old", "old", "--new", "new", "--anchors", "8"]
+    assert run(*begin)[0] == 0
+    assert run("migrate", "shadow", "m", "--crowd", "new.npz")[0] == 0
+    code, output = run("migrate", "shadow", "m", "--crowd", "old.npz")
+    assert (code, "crowd has 12 columns; needs 16" in output.err) == (2, True)
+
+
 def test_the_verbs_of_a_migration(folder, run):
     code, output = run("migrate", "plan", "old.npz", "--target-dimension", "16")
     assert code == 0

@@ -179,6 +179,33 @@ def test_queries_for_tuning_pass_the_door(real_world):
     assert built.recall.given
 
 
+@pytest.mark.parametrize("kind", ["exact", "hnsw"])
+def test_hubs_are_ranked_by_a_slow_csls(rng, kind, tmp_path):
+    x, crowd, queries = (rng.standard_normal((n, 8)) + 0.5 for n in (400, 60, 50))
+    names = np.array([f"doc {i}" for i in range(400)])
+    index = Index.build(x[:300], source="a", ids=names[:300], kind=kind, recall=0.9, crowd=crowd)
+    index.add(x[300:], source="a", ids=names[300:])
+    index.save(tmp_path / "index")
+    similarities, found = Index.load(tmp_path / "index").search(queries, source="a", k=5)
+    unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, crowd, queries)]
+    hubs = np.array([np.sort([item @ one for one in unit[1]])[-11:-1].mean() for item in unit[0]])
+    cosine = unit[2] @ unit[0].T
+    expected = np.argsort(hubs - 2 * cosine, axis=1)[:, :5]
+    agree = (found == names[expected]).mean()
+    assert agree == 1 if kind == "exact" else agree > 0.9
+    assert (found == Index.build(x, source="a", ids=names).search(queries, source="a", k=5)[1]).mean() < 0.9
+    rows = np.array([[int(name.split()[1]) for name in row] for row in found])
+    np.testing.assert_allclose(similarities, np.take_along_axis(cosine, rows, axis=1), atol=0.02)
+
+
+def test_the_crowd_passes_the_door(real_world):
+    space, old, new = real_world
+    with pytest.raises(InvalidInput, match="crowd have 16 columns but 'old' in this space has 12"):
+        Index.build(old, space=space, source="old", crowd=new)
+    index = Index.build(old, space=space, source="old", crowd=new, queries_source="new")
+    assert (index.search(new, source="new", k=1)[1][:, 0] == np.arange(len(new))).mean() > 0.97
+
+
 def test_a_recall_out_of_reach_is_said(rng, monkeypatch):
     monkeypatch.setattr("latentlink.search.engines._LADDER", [1])
     with pytest.warns(UserWarning, match=r"recall@10 0\.\d+ \[.*\] against exact .* below the 1.0 asked for"):

@@ -171,6 +171,31 @@ def test_native_search_against_a_plain_loop(world):
     assert np.isnan(found.old_recall)
 
 
+@pytest.mark.parametrize("direction", ["corpus", "query", "shared"])
+def test_a_shadow_with_a_crowd_against_a_plain_loop(world, direction):
+    old, new, queries, _ = world
+    space = RelativeSpace(n_anchors=8).fit({"old": old[:500], "new": new[:500]})
+    given = {**evidence(world), "old": "old", "new": "new", "direction": direction, "k": 3}
+    found = migrate.shadow(space, **given, crowd=new[:200])
+    place = {
+        "corpus": (lambda x: x, space.translate(old, source="old", target="new")),
+        "query": (lambda x: space.translate(x, source="new", target="old"), old),
+        "shared": (lambda x: space.encode(x, source="new"), space.encode(old, source="old")),
+    }
+    bring, items = place[direction]
+
+    def cosines(a, b):
+        return (a / np.linalg.norm(a, axis=1)[:, None]) @ (b / np.linalg.norm(b, axis=1)[:, None]).T
+
+    hubs = [np.mean(sorted(row)[-11:-1]) for row in cosines(items, bring(new[:200]))]
+    hits = 0
+    for query, row in enumerate(cosines(bring(queries), items)):
+        scores = 2 * row - hubs
+        hits += (scores >= scores[500 + query]).sum() <= 3
+    assert found.migrated_recall == pytest.approx(hits / 100)
+    assert found.native_recall == migrate.shadow(space, **given).native_recall
+
+
 def test_a_plan_counts_bytes(world, tmp_path):
     old, _, _, _ = world
     np.save(tmp_path / "old.npy", old.astype(np.float32))

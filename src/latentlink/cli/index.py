@@ -25,7 +25,14 @@ def index(
         typer.Option("--queries", help="File of queries like those to come: --recall is measured on them."),
     ] = None,
     queries_source: Annotated[
-        str | None, typer.Option("--queries-source", help="Encoder of the queries, if another one.")
+        str | None,
+        typer.Option("--queries-source", help="Encoder of the queries and the crowd, if another one."),
+    ] = None,
+    crowd: Annotated[
+        Path | None,
+        typer.Option(
+            "--crowd", help="File of vectors, such as the fitted ones: items near to many rank lower."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that stands there.")] = False,
     seed: Seed = 0,
@@ -49,6 +56,7 @@ def index(
         recall=recall,
         queries=None if queries is None else read_vectors(queries)[0],
         queries_source=queries_source,
+        crowd=None if crowd is None else read_vectors(crowd)[0],
         seed=seed,
         progress=not (quiet or json),
     )

@@ -109,6 +109,10 @@ def shadow(
     ] = None,
     queries_old: Annotated[Path | None, typer.Option("--queries-old", help="The queries, old encoder.")] = None,
     tenants: Annotated[Path | None, typer.Option("--tenants", help="Text file, a name for each query.")] = None,
+    crowd: Annotated[
+        Path | None,
+        typer.Option("--crowd", help="Vectors by the new encoder, such as the pairs': rank less by hubs."),
+    ] = None,
     k: Annotated[int, typer.Option("--k", help="Neighbours.")] = 10,
     json: Json = False,
     quiet: Quiet = False,
@@ -127,6 +131,7 @@ def shadow(
         relevant=None if relevant is None else _rows(relevant),
         corpus_old=load(corpus_old),
         corpus_new=load(corpus_new),
+        crowd=load(crowd),
         tenants=None if tenants is None else tenants.read_text(encoding="utf-8").splitlines(),
         k=k,
         progress=not (quiet or json),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks, _files
-from latentlink._metrics import Interval
 from latentlink._progress import track
+from latentlink.search import saved
 from latentlink.search.engines import (
     KINDS,
     TRAIN_ROWS,
@@ -26,8 +26,8 @@ from latentlink.search.engines import (
     need_faiss,
 )
 from latentlink.search.gate import BATCH_ROWS, FloatArray, Gate, Ids, Space
+from latentlink.search.hubs import Hubs
 
-FORMAT = 1
 _TUNING_QUERIES = 256
 _GIVEN_QUERIES = 1024
 
@@ -52,11 +52,20 @@ class Index:
     (array([[0.995, 0.774]], dtype=float32), array([['east', 'northeast']], dtype='<U9'))
     """
 
-    def __init__(self, *, engine: Exact | Faiss, gate: Gate, ids: Ids, recall: Recall | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        engine: Exact | Faiss,
+        gate: Gate,
+        ids: Ids,
+        recall: Recall | None = None,
+        hubs: Hubs | None = None,
+    ) -> None:
         self._engine = engine
         self._gate = gate
         self.ids = ids
         self.recall = recall
+        self._hubs = hubs
         self._origin: tuple[Path, int] | None = None  # where it was loaded from, and that generation
 
     @property
@@ -99,6 +108,7 @@ class Index:
         recall: float = 0.95,
         queries: Any = None,
         queries_source: str | None = None,
+        crowd: Any = None,
         seed: int = 0,
         check: bool = True,
         progress: bool = True,
@@ -129,7 +139,11 @@ class Index:
             the corpus: up to 1,024 of them are searched for in place of its own vectors. "exact" and "flat" only
             check them.
         queries_source : str, optional
-            The encoder of the queries; `source` when left out.
+            The encoder of the queries and of the crowd; `source` when left out.
+        crowd : array (m, d), optional
+            Vectors by the encoder of the queries, such as those of the items that the space was fitted on. Items
+            near to many of them (hubs) are ranked by 2 similarity - hubness, so that they do not crowd out the
+            right ones; see `latentlink.similarity.hubness`. Costs n m r at the build.
         seed : int
             Of the samples for training and tuning.
         check : bool
@@ -162,31 +176,34 @@ class Index:
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
         whose = queries_source or source
         q = None if queries is None else gate.admit("queries", queries, whose, check=check)
+        people = None if crowd is None else gate.admit("crowd", crowd, whose, check=check)
+        hubs = None if people is None else Hubs(_rows(people, np.arange(len(people)), gate, whose))
+        sinks = [] if hubs is None else [hubs]
         first = next(gate.encoded(x[:1], source))
         chosen = choose_kind(kind, len(x), first.shape[1], memory)
         n_batches = -(-len(x) // BATCH_ROWS)
         batches = track(gate.encoded(x, source), total=n_batches, what="batches", show=progress)
         if chosen == "exact":
             exact = Exact(first.shape[1])
-            chunks(batches, exact)
-            return cls(engine=exact, gate=gate, ids=names)
+            chunks(batches, exact, *sinks)
+            return cls(engine=exact, gate=gate, ids=names, hubs=hubs)
         rng = np.random.default_rng(seed)
         sample = _rows(x, np.sort(rng.permutation(len(x))[:TRAIN_ROWS]), gate, source)
         engine = Faiss.trained(sample, len(x), chosen)
         if chosen == "flat" or len(x) < 2:
-            chunks(batches, engine)
-            return cls(engine=engine, gate=gate, ids=names)
+            chunks(batches, engine, *sinks)
+            return cls(engine=engine, gate=gate, ids=names, hubs=hubs)
         if q is None:
             probes = np.sort(rng.permutation(len(x))[:_TUNING_QUERIES])
             nearest = Nearest(_rows(x, probes, gate, source), min(11, len(x)))
         else:
             probes, some = None, rng.permutation(len(q))[:_GIVEN_QUERIES]
             nearest = Nearest(_rows(q, some, gate, whose), min(10, len(x)))
-        chunks(batches, engine, nearest)
+        chunks(batches, engine, nearest, *sinks)
         measured = engine.tune(nearest.queries, probes, nearest.rows, wanted)
         if measured.value < wanted:
             warnings.warn(f"{measured}, below the {wanted} asked for; build with kind='exact'.", stacklevel=2)
-        return cls(engine=engine, gate=gate, ids=names, recall=measured)
+        return cls(engine=engine, gate=gate, ids=names, recall=measured, hubs=hubs)
 
     def add(
         self,
@@ -227,6 +244,8 @@ class Index:
             )
         for batch in list(self._gate.encoded(x, source)):  # encode all before adding any
             self._engine.add(batch)
+            if self._hubs is not None:
+                self._hubs.add(batch)
         self.ids = np.concatenate([self.ids, new])
 
     def search(
@@ -247,7 +266,7 @@ class Index:
         Returns
         -------
         similarities : array (n, k)
-            Cosine in the shared space, decreasing.
+            Cosine in the shared space, decreasing; in an index built with a crowd, in the order of the search.
         ids : array (n, k)
 
         Raises
@@ -257,9 +276,14 @@ class Index:
         """
         q = self._gate.admit("queries", queries, source, check=check)
         k = _checks.integer("k", k, low=1, high=len(self))
-        parts = [self._engine.search(block, k) for block in self._gate.encoded(q, source)]
+        parts = [self._nearest(block, k) for block in self._gate.encoded(q, source)]
         similarities = np.concatenate([values for values, _ in parts])
         return similarities, self.ids[np.concatenate([rows for _, rows in parts])]
+
+    def _nearest(self, queries: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+        if self._hubs is None:
+            return self._engine.search(queries, k)
+        return self._hubs.rank(*self._engine.search(queries, self._hubs.width(k)), k)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the index as a folder, whole or not at all.
@@ -278,7 +302,7 @@ class Index:
         """
         target = Path(path)
         with _files.locked(target):
-            generation = _generation(target)
+            generation = saved.generation_of(target)
             if generation and not overwrite:
                 if self._origin is None or self._origin[0] != target.resolve():
                     raise _checks.InvalidInput(f"{path} exists; pass overwrite=True to replace it.")
@@ -300,33 +324,9 @@ class Index:
             The space in which the index was built. The one saved with the index when left out; passing one
             to which encoders were added since lets these search too.
         """
-        folder = Path(path)
-        manifest = _files.read_json(folder / "index.json")
-        if manifest.get("format") != FORMAT:
-            raise _checks.InvalidInput(
-                f"{path} has format {manifest.get('format')}; this version reads {FORMAT}. Build it again."
-            )
-        for name, digest in manifest["sha256"].items():
-            if _files.sha256(folder / name) != digest:
-                raise _checks.InvalidInput(
-                    f"{folder / name} differs from its checksum; restore or build it again."
-                )
-        if space is None and (folder / "space").is_dir():
-            from latentlink.spaces import load_space
-
-            space = load_space(folder / "space")
-        gate = Gate.of_record(str(path), manifest["gate"], space)
-        engine: Exact | Faiss = (
-            Exact.read(folder)
-            if manifest["kind"] == "exact"
-            else Faiss.read(folder, manifest["kind"], manifest["width"])
-        )
-        kept = manifest["recall"]
-        recall = None if kept is None else Recall(**{**kept, "interval": Interval(*kept["interval"])})
-        index = cls(
-            engine=engine, gate=gate, ids=np.load(folder / "ids.npy", allow_pickle=False), recall=recall
-        )
-        index._origin = (folder.resolve(), manifest["generation"])
+        parts, generation = saved.read(path, space)
+        index = cls(**parts)
+        index._origin = (Path(path).resolve(), generation)
         return index
 
     @classmethod
@@ -343,7 +343,7 @@ class Index:
         with _files.locked(target):
             index = cls.load(target, space=space)
             yield index
-            index._write(target, _generation(target) + 1)
+            index._write(target, saved.generation_of(target) + 1)
 
     def export_faiss(self, path: str | os.PathLike[str], *, source: str) -> None:
         """Write a plain FAISS file that takes raw vectors of one encoder.
@@ -378,35 +378,17 @@ class Index:
             faiss.write_index(chain, str(temporary))
 
     def _write(self, target: Path, generation: int) -> None:
-        with _files.replacing_folder(target) as folder:
-            self._engine.write(folder)
-            np.save(folder / "ids.npy", self.ids, allow_pickle=False)
-            if hasattr(self.space, "save"):
-                self.space.save(folder / "space")
-            files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-            manifest = {
-                "format": FORMAT,
-                "generation": generation,
-                "kind": self.kind,
-                "rows": len(self),
-                "dimension": self.dimension,
-                "width": getattr(self._engine, "width", None),
-                "recall": None if self.recall is None else vars(self.recall),
-                "gate": self._gate.record(),
-                "sha256": {str(file.relative_to(folder)): _files.sha256(file) for file in files},
-            }
-            _files.write_json(folder / "index.json", manifest)
+        saved.write(
+            target,
+            generation,
+            engine=self._engine,
+            gate=self._gate,
+            ids=self.ids,
+            recall=self.recall,
+            hubs=self._hubs,
+        )
         self._origin = (target.resolve(), generation)
 
 
 def _rows(x: FloatArray, rows: FloatArray, gate: Gate, source: str | None) -> FloatArray:
     return np.concatenate(list(gate.encoded(x[rows], source)))
-
-
-def _generation(target: Path) -> int:
-    """Return the generation of the index at a path, or 0 when nothing is there."""
-    if not target.exists():
-        return 0
-    if not (target / "index.json").is_file():
-        raise _checks.InvalidInput(f"{target} exists and is no index; pick another path.")
-    return int(_files.read_json(target / "index.json")["generation"])

@@ -12,7 +12,7 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._metrics import Interval, paired_ranks, proportion_interval, recall_at, reciprocal_rank
-from latentlink.similarity import normalize, pairwise_similarity
+from latentlink.similarity import hubness, normalize, pairwise_similarity
 from latentlink.spaces.relative import RelativeSpace
 from latentlink.spaces.routes import (
     EXTRA_METHODS,
@@ -209,7 +209,7 @@ def _search(
             # Ranks by 2 s(q, c) - hubness(c): the query's own term of CSLS is the same for all items.
             crowd = normalize(first(fit[source]), on_zero="skip")
             queries = np.hstack([2 * queries, np.ones((queries.shape[0], 1))])
-            gallery = np.hstack([gallery, -_hubness(gallery, crowd)[:, None]])
+            gallery = np.hstack([gallery, -hubness(gallery, crowd)[:, None]])
         rank = paired_ranks(queries, gallery)
         top, ten = recall_at(rank, 1), recall_at(rank, 10)
         translates = method in TRANSLATIONS
@@ -249,13 +249,6 @@ def _certified(
         Interval(low + shift, high + shift),
         found.verdict,
     )
-
-
-def _hubness(gallery: FloatArray, crowd: FloatArray, *, k: int = 10) -> FloatArray:
-    """Mean similarity (m,) of each gallery item to its k nearest fitted queries."""
-    similarities = gallery @ crowd.T  # (m, n)
-    k = min(k, similarities.shape[1])
-    return np.asarray(np.partition(similarities, -k, axis=1)[:, -k:].mean(axis=1))
 
 
 def _held_out(holdout: Any, n: int, seed: int) -> np.ndarray[Any, Any]:

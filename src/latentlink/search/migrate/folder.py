@@ -181,6 +181,7 @@ def run_shadow(
     corpus_old: Any = None,
     corpus_new: Any = None,
     tenants: Any = None,
+    crowd: Any = None,
     k: int = 10,
     progress: bool = True,
 ) -> tuple[Migration, Shadow]:
@@ -214,6 +215,7 @@ def run_shadow(
         queries_old=queries_old,
         relevant=relevant,
         tenants=tenants,
+        crowd=crowd,
         k=k,
         progress=progress,
     )

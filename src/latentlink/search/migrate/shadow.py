@@ -12,7 +12,7 @@ from latentlink import _checks
 from latentlink._metrics import Interval, bootstrap_interval, ndcg_at, recall_at
 from latentlink._progress import track
 from latentlink.search.gate import FloatArray
-from latentlink.similarity import normalize, top_k
+from latentlink.similarity import hubness, normalize, top_k
 
 DIRECTIONS = ["corpus", "query", "shared"]
 _QUERY_ROWS = 1024  # searched at a time
@@ -107,6 +107,7 @@ def shadow(
     relevant: Any,
     queries_old: Any = None,
     tenants: Any = None,
+    crowd: Any = None,
     k: int = 10,
     progress: bool = True,
 ) -> Shadow:
@@ -129,6 +130,9 @@ def shadow(
     queries_old : array (n, d_old), optional
     tenants : array (n,), optional
         A name for each query; retention is given for each.
+    crowd : array (m, d_new), optional
+        Vectors by the new encoder, such as those of the fitted items: the migrated search then ranks by
+        2 similarity - hubness, as `Index.build` does with it.
     k : int
     progress : bool
         Draw a bar on stderr, if that is a terminal.
@@ -150,7 +154,13 @@ def shadow(
     k = _checks.integer("k", k, low=1, high=len(items_old))
     sides = mapped(space, old, new, direction, items_old, q)
     native = _known_item(q, items_new, rows, k, progress)
-    migrated = _known_item(*sides, rows, k, progress)
+    measured = None
+    if crowd is not None:
+        people = mapped(
+            space, old, new, direction, items_old[:1], _checks.matrix("crowd", crowd, columns=q.shape[1])
+        )[0]
+        measured = hubness(normalize(sides[1]), normalize(people), skip_best=True)
+    migrated = _known_item(*sides, rows, k, progress, measured)
     own = None if queries_old is None else _known_item(queries_old, items_old, rows, k, progress)
     pairs = np.stack([migrated.hits, native.hits], axis=1)
     gains = np.stack([migrated.gains, native.gains], axis=1)
@@ -288,8 +298,12 @@ class _Found:
     found: FloatArray  # (n, k)
 
 
-def _known_item(queries: Any, items: Any, relevant: FloatArray, k: int, progress: bool) -> _Found:
+def _known_item(
+    queries: Any, items: Any, relevant: FloatArray, k: int, progress: bool, hubs: FloatArray | None = None
+) -> _Found:
     q, c = normalize(np.asarray(queries)), normalize(np.asarray(items))
+    if hubs is not None:  # 2 similarity - hubness as one inner product
+        q, c = np.hstack([2 * q, np.ones_like(q[:, :1])]), np.hstack([c, -hubs[:, None]])
     starts = range(0, len(q), _QUERY_ROWS)
     parts = [
         top_k(q[start : start + _QUERY_ROWS], c, k, similarity="dot")[1]
