@@ -195,7 +195,8 @@ def test_hubs_are_ranked_by_a_slow_csls(rng, kind, tmp_path):
     assert agree == 1 if kind == "exact" else agree > 0.9
     assert (found == Index.build(x, source="a", ids=names).search(queries, source="a", k=5)[1]).mean() < 0.9
     rows = np.array([[int(name.split()[1]) for name in row] for row in found])
-    np.testing.assert_allclose(similarities, np.take_along_axis(cosine, rows, axis=1), atol=0.02)
+    tolerance = 1e-5 if kind == "exact" else 0.06  # one byte a value, and its range was learned before `add`
+    np.testing.assert_allclose(similarities, np.take_along_axis(cosine, rows, axis=1), atol=tolerance)
 
 
 def test_the_crowd_passes_the_door(real_world):
