@@ -135,7 +135,7 @@ def learn_anchors(
     part = [frame[fitted] for frame in frames] if patience else list(frames)
     # The closed form is 1/m plus its directions, so that these need no second way to be found.
     closed = gcca_anchors(part, n_anchors)
-    directions = (closed - closed.mean(axis=1, keepdims=True)).T  # (m, k)
+    directions = _deviation(closed).T  # (m, k)
     mix = torch.as_tensor(_start(start, part, directions, generator, seed), dtype=torch.float32)
     mix.requires_grad_()
     vectors = [torch.as_tensor(frame, dtype=torch.float32) for frame in part]
@@ -251,15 +251,22 @@ def _start(
 ) -> FloatArray:
     """Write the starting weights as a mix T (k, k) of directions (m, k)."""
     k = directions.shape[1]
+    norms = np.linalg.norm(directions, axis=0)  # (k,)
     if not isinstance(start, str):
-        weights = np.asarray(start)
-    else:
-        _checks.one_of("start", start, ["random", "kmeans", "gcca"])
-        if start == "gcca":
-            return np.eye(k)
-        if start == "random":
-            return np.asarray(torch.randn((k, k), generator=generator).double() / k**0.5)
-        weights = kmeans_anchors(frames, k, seed=seed).toarray()
-    deviation = weights - weights.mean(axis=1, keepdims=True)
-    mix = deviation @ (directions / (directions**2).sum(axis=0))
-    return np.asarray(mix * np.sqrt(k / (mix**2).sum()))
+        return _sized(_deviation(np.asarray(start)) @ (directions / norms**2))
+    _checks.one_of("start", start, ["random", "kmeans", "gcca"])
+    if start == "gcca":
+        return np.eye(k)
+    if start == "random":
+        return np.asarray(torch.randn((k, k), generator=generator).double() / k**0.5)
+    # Written exactly, a cluster is mostly directions without agreement, which are short; so each counts alike.
+    return _sized(_deviation(kmeans_anchors(frames, k, seed=seed).toarray()) @ (directions / norms))
+
+
+def _deviation(weights: FloatArray) -> FloatArray:
+    return np.asarray(weights - weights.mean(axis=1, keepdims=True))
+
+
+def _sized(mix: FloatArray) -> FloatArray:
+    """Scale a mix (k, k) to the size of the identity."""
+    return np.asarray(mix * np.sqrt(mix.shape[0] / (mix**2).sum()))
