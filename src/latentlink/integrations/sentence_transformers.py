@@ -43,7 +43,8 @@ class InfoNCELoss(nn.Module):
     Notes
     -----
     Columns of the data set: anchor, positive, then any number of negatives. Equal texts in a batch are
-    negatives of each other: keep ``batch_sampler="no_duplicates"``.
+    negatives of each other: keep ``batch_sampler="no_duplicates"``. Wrappers that change the model for the length
+    of a call, such as MatryoshkaLoss, take this loss without `mini_batch_size`; with it the backward pass fails.
 
     Examples
     --------
