@@ -30,35 +30,37 @@ tested (here, unless a file is named):
 33, 39 test_duplicates_are_no_negatives_by_id
 34, 44 test_encoding_in_parts_changes_nothing (34 is of a guide model, which no loss here has)
 35     test_queue_never_holds_a_querys_own_copy_against_it
-36     test_ref_labels_may_be_the_same_object; test_labelled: test_a_reference_may_be_the_rows_once_more
-37     test_no_negative_is_finite, test_no_positive_is_zero_not_nan, test_rows_without_a_positive_are_named
+36     test_arguments: test_ref_labels_may_be_the_same_object;
+       test_labelled: test_a_reference_may_be_the_rows_once_more
+37     test_no_negative_is_finite, test_no_positive_is_zero_not_nan;
+       test_arguments: test_rows_without_a_positive_are_named
 38     test_gather: test_queue_wraps_without_losing_a_row
-40     test_negatives_and_positives_of_a_querys_own_in_one_call;
+40     test_arguments: test_negatives_and_positives_of_a_querys_own_in_one_call;
        test_functional: test_several_positives_and_the_three_denominators
 41     test_any_batch_size_after_any_other
 42     test_batches_of_one_and_none
 43     test_no_grad_runs_forward_only
-45     test_indices_suffice_without_labels
+45     test_arguments: test_indices_suffice_without_labels
 46     test_modules_compile_without_a_graph_break; test_functional: test_compile_without_a_graph_break
-47     test_bad_temperatures_fail_in_the_constructor, test_foreign_and_mistyped_options_fail_in_the_constructor
-48     test_temperature_and_scale_are_both_printed
+47     test_arguments: test_bad_temperatures_fail_in_the_constructor,
+       test_foreign_and_mistyped_options_fail_in_the_constructor
+48     test_arguments: test_temperature_and_scale_are_both_printed
 """
 
-import io
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from latentlink import InvalidInput, InvalidType
-from latentlink.integrations import open_clip
+from latentlink import InvalidInput
 from latentlink.integrations import sentence_transformers as st
 from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
-from latentlink.integrations.metric_learning import unpaired
 from latentlink.losses import InfoNCELoss, LogitScale, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
 from latentlink.losses.functional import info_nce, nt_xent, symmetric_info_nce
 from latentlink.losses.queue import Queue
@@ -66,6 +68,7 @@ from latentlink.tails.online import Gate
 
 OPEN = Gate(pivot=0.5, margin=-5.0)
 OF_ONE = pytest.mark.filterwarnings("ignore:a batch of one item")
+PLAIN = ("nt_xent", "one_way", "symmetric")
 ALL = {
     "nt_xent": NTXentLoss(0.1),
     "one_way": InfoNCELoss(0.1),
@@ -87,6 +90,18 @@ def finite(loss, z0, z1):
     assert bool(value.isfinite())
     assert all(bool(g.isfinite().all()) for g in gradients)
     return value.detach(), gradients
+
+
+def test_the_table_names_tests_that_exist():
+    folder = Path(__file__).parents[1]
+    there = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("test_*.py"))
+    numbers = re.findall(r"^(\d+)(?:-(\d+)|((?:, \d+)+))? ", __doc__, flags=re.MULTILINE)
+    told = set()
+    for first, last, more in numbers:
+        told |= set(range(int(first), int(last or first) + 1)) | {int(x) for x in re.findall(r"\d+", more)}
+    assert told == set(range(1, 49))
+    for name in re.findall(r"\btest_\w+(?!\w*:)\b", __doc__):
+        assert f"def {name}(" in there, name
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -227,23 +242,6 @@ def test_queue_never_holds_a_querys_own_copy_against_it():  # pytorch-metric-lea
     assert float(alone.detach()) == 0
 
 
-def test_ref_labels_may_be_the_same_object():  # pytorch-metric-learning 496
-    z0, z1 = views(6)
-    labels = torch.arange(6)
-    loss = LabelledLoss(0.1)
-    shared = loss(z0, labels, ref_emb=z1, ref_labels=labels)
-    assert float(shared.detach()) > 0
-    assert torch.equal(shared, loss(z0, labels, ref_emb=z1, ref_labels=labels.clone()))
-
-
-def test_indices_suffice_without_labels():  # pytorch-metric-learning 412, 531
-    z = views(4)[0]
-    triplets = tuple(torch.tensor(x) for x in ([0, 2], [1, 3], [2, 0]))
-    assert float(LabelledLoss(0.1)(z, indices_tuple=triplets).detach()) > 0
-    with pytest.raises(InvalidInput, match=r"^labels is None; needs labels \(n,\), or indices_tuple\.$"):
-        LabelledLoss(0.1)(z)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_any_batch_size_after_any_other(name):  # SimCLR 41
     for n in (8, 3, 12, 2):
@@ -281,87 +279,6 @@ def test_no_grad_runs_forward_only(name):  # sentence-transformers 2667
         again.backward()
     torch.testing.assert_close(value, again.detach())
     assert 0 < forward.get_total_flops() <= both.get_total_flops() * (1 / 2 if name in PLAIN else 4 / 5)
-
-
-PLAIN = ("nt_xent", "one_way", "symmetric")
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_bad_temperatures_fail_in_the_constructor(temperature):  # torchmetrics 3378
-    for module in (NTXentLoss, InfoNCELoss, SymmetricInfoNCELoss, WEINCELoss):
-        with pytest.raises(InvalidInput, match=r"^temperature is .*; needs a number > 0\.$"):
-            module(temperature)
-
-
-def test_foreign_and_mistyped_options_fail_in_the_constructor():  # torchmetrics 3378
-    with pytest.raises(
-        InvalidType, match=r"^temp is no option of NTXentLoss\. Options are labels, negative_labels,"
-    ):
-        NTXentLoss(temp=0.1)
-    with pytest.raises(
-        InvalidType, match=r"^pivott is no option of WEINCELoss\..* endpoint, evidence, beta, pivot,"
-    ):
-        WEINCELoss(pivott=0.2)
-    with pytest.raises(
-        InvalidType, match=r"Give InfoNCELoss the rows of a latentlink.losses.queue.Queue as neg"
-    ):
-        NTXentLoss(memory_bank_size=4096)
-    with pytest.raises(InvalidType, match=r"Wrap the loss in latentlink.losses.gather.DistributedLoss"):
-        NTXentLoss(gather_distributed=True)
-    with pytest.raises(
-        InvalidType, match=r"local_loss is no option .* Leave it out: other processes are found"
-    ):
-        open_clip.InfoNCELoss(local_loss=True)
-    with pytest.raises(InvalidType, match=r"^label is no option of NTXentLoss\."):
-        NTXentLoss()(*views(), label=torch.arange(12))
-    z0, z1 = views()
-    single = WEINCELoss(0.5, denominator="none", pivot=0.5)
-    assert single.gate.pivot == 0.5
-    torch.testing.assert_close(single(z0, z1), WEINCELoss(0.5, pivot=0.5)(z0, z1, denominator="none"))
-
-
-def test_labels_of_another_library_are_named():
-    for labels in (np.arange(12), list(range(12))):
-        wanted = (
-            f"^labels is {type(labels).__name__}; needs a torch tensor\\. Use torch\\.as_tensor\\(labels\\)\\.$"
-        )
-        for call in (
-            lambda labels: NTXentLoss()(*views(), labels=labels),
-            lambda labels: LabelledLoss()(views()[0], labels),
-            lambda labels: Queue(4, 6).append(views()[0], labels),
-        ):
-            with pytest.raises(InvalidType, match=wanted):
-                call(labels)
-
-
-def test_temperature_and_scale_are_both_printed():  # sentence-transformers 3054, 2770
-    assert repr(NTXentLoss(0.05)) == "NTXentLoss(temperature=0.05 (scale 20), reduction='mean')"
-
-
-def test_negatives_and_positives_of_a_querys_own_in_one_call():
-    """pytorch-metric-learning 686, 549, 179; info-nce-pytorch 6, 11: (n, m, d) negatives, (n, p, d) positives."""
-    z0, z1 = (x.detach() for x in views(4))
-    own = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(3))
-    unit = torch.nn.functional.normalize
-    positive = (unit(z0) * unit(z1)).sum(1) / 0.1
-    negative = torch.einsum("nd,nmd->nm", unit(z0), unit(own, dim=2)) / 0.1
-    wanted = (torch.cat([positive[:, None], negative], dim=1).logsumexp(1) - positive).mean()
-    paired = InfoNCELoss(0.1, negative_mode="paired")
-    torch.testing.assert_close(paired(z0, z1, own), wanted)
-    twice = torch.stack([z1, z1], dim=1)
-    torch.testing.assert_close(paired(z0, twice, own), wanted)
-    with pytest.raises(InvalidInput, match=r"^negative_keys has shape \(4, 5, 6\); needs \(m, d\) for"):
-        InfoNCELoss(0.1)(z0, z1, own)
-
-
-def test_rows_without_a_positive_are_named():  # pytorch-metric-learning 272, 744
-    labels = torch.tensor([7, 8, 7, 9, 2**60])
-    assert unpaired(labels).tolist() == [1, 3, 4]
-    assert unpaired(labels, torch.tensor([9, 8, 2**60 + 1])).tolist() == [0, 2, 4]
-    z = views(5)[0]
-    kept = torch.tensor([0, 2])
-    loss = LabelledLoss(0.1, positives_in_denominator=True)
-    assert float(loss(z, labels).detach()) > float(loss(z[kept], labels[kept]).detach())  # others are negatives
 
 
 class Encoder(torch.nn.Module):
@@ -405,23 +322,6 @@ def test_one_query_with_no_negative_in_the_adaptive_loss():  # the released code
         finite(WEINCELoss.paper(), *views(n))
 
 
-def test_integer_labels_never_pass_through_float():  # found by reading: ids above 2**24
-    z = views(6)[0]
-    ids = 2**60 + torch.arange(6)
-    pairs = torch.tensor([0, 0, 1, 1, 2, 2])
-    a, b = LabelledLoss(0.1)(z, ids[pairs]), LabelledLoss(0.1)(z, pairs)
-    assert torch.equal(a, b)
-
-
-def test_labels_of_one_column_and_booleans():
-    z0, z1 = views(4)
-    ids = torch.tensor([0, 1, 2, 0])
-    torch.testing.assert_close(NTXentLoss()(z0, z1, labels=ids[:, None]), NTXentLoss()(z0, z1, labels=ids))
-    torch.testing.assert_close(
-        NTXentLoss()(z0, z1, labels=ids > 0), NTXentLoss()(z0, z1, labels=(ids > 0).int())
-    )
-
-
 PEAK = """
 import resource
 import torch
@@ -446,14 +346,6 @@ def test_peak_memory_of_forward_and_backward():  # open_clip 1145, 1214
     assert len(peaks) == 5
     assert max(peaks[:2]) < matrix, peaks
     assert max(peaks[2:]) < 2 * matrix, peaks
-
-
-def test_state_is_settings_only():  # lightly's bank lives in the loss; ours keeps nothing
-    assert not NTXentLoss().state_dict()
-    assert not WEINCELoss().state_dict()
-    stream = io.BytesIO()
-    torch.save(SymmetricInfoNCELoss(LogitScale()).state_dict(), stream)
-    assert stream.tell() > 0
 
 
 @pytest.mark.parametrize("name", ALL)
