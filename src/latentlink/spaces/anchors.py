@@ -118,7 +118,12 @@ def gcca_anchors(
     agreement = np.maximum(eigenvalues - 1, 1e-6) ** weight  # (k,)
     deviation = shared * agreement / np.sqrt(eigenvalues) / root[:, None]  # (m, k); S'g = sqrt(eigenvalue) v
     deviation -= deviation.mean(axis=0)
-    return 1 / m + deviation.T / (m * np.abs(deviation).max())  # type: ignore[no-any-return]
+    return row_stochastic(deviation.T)
+
+
+def row_stochastic(deviation: FloatArray) -> FloatArray:
+    """Make 1/m + eps D of rows D (k, m) of mean 0, with the largest eps that leaves nothing below 0."""
+    return np.asarray((1 + deviation / np.abs(deviation).max()) / deviation.shape[1])
 
 
 def given_anchors(weights: Any, n_items: int) -> FloatArray:

@@ -62,6 +62,8 @@ def gather(arrays: Mapping[str, FloatArray], ids: Any, *, seen_by: int | str = "
     array([1, 2, 3])
     """
     names = list(arrays)
+    if len(names) < 2:
+        raise _checks.InvalidInput(f"spaces has {len(names)} encoder; a shared space needs at least 2.")
     least = len(names) if seen_by == "all" else seen_by
     if not isinstance(least, int) or not 2 <= least <= len(names):
         raise _checks.InvalidInput(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from latentlink import _checks
 from latentlink.losses import LogitScale, SymmetricInfoNCELoss, WEINCELoss
-from latentlink.spaces.anchors import gcca_anchors, kmeans_anchors
+from latentlink.spaces.anchors import gcca_anchors, kmeans_anchors, row_stochastic
 from latentlink.tails.online import Gate
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -168,8 +168,7 @@ def learn_anchors(
     )
     deviation = np.zeros((n_anchors, m))
     deviation[:, fitted] = mix.detach().double().numpy() @ directions.T
-    weights = 1 / m + deviation / (m * np.abs(deviation).max())
-    return LearnedAnchors(weights, losses, checks, float(scale().detach()))
+    return LearnedAnchors(row_stochastic(deviation), losses, checks, float(scale().detach()))
 
 
 def hold_out(m: int, patience: int, generator: torch.Generator) -> tuple[Any, Any]:

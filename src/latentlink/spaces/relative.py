@@ -131,8 +131,6 @@ class RelativeSpace:
         if states:
             spaces, ids = _supports(spaces, states)
         arrays: dict[str, FloatArray] = {str(name): _double(name, value) for name, value in spaces.items()}
-        if len(arrays) < 2:
-            raise _checks.InvalidInput(f"spaces has {len(arrays)} encoder; a shared space needs at least 2.")
         support = gather(arrays, ids, seen_by=self._seen_by(seen_by))
         places, self.ids_ = support.places, support.ids
         self.matched_ = {name: (places[name].size, x.shape[0]) for name, x in arrays.items()}
