@@ -67,9 +67,13 @@ def test_the_report_names_a_difference_that_was_put_in(scripts, tmp_path, monkey
     monkeypatch.setattr(sys, "argv", ["weince_report.py", "--results", str(tmp_path), "--page", str(page)])
     report.main()
     text = page.read_text()
-    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if " − infonce" in line}
+    rows = {
+        line.split("|")[1].strip(): line for line in text.splitlines() if line[:2] == "| " and " − " in line
+    }
     assert rows["weince − infonce, both at 0.5"].endswith("| better |")
     assert "better" not in rows["weince-paper − infonce, both at 0.5"]
+    assert rows["gate: regression − likelihood (exponent estimated)"].endswith("| worse |")
+    assert "weince − infonce, both at 0.5: +" in text.split("## Rules")[0]
     assert (page.parent / "weince_fashion.png").exists()
     assert (page.parent / "weince_fashion_gradient.png").exists()
     assert "No run yet." in text
