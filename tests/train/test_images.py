@@ -116,10 +116,10 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path, digits):
 
 @pytest.mark.medium
 def test_chunks_give_the_losses_of_one_piece(tmp_path, digits):
-    """At a rate at which rounding does not grow: at ten times this rate two float32 runs part after ten steps."""
+    """At a rate at which rounding does not grow; at three times this rate runs part by 0.01 on some machines."""
     curves = []
     for name, chunk_size in [("whole", None), ("chunked", 17)]:
-        trained(tmp_path / name, digits, optimizer="sgd", learning_rate=0.01, chunk_size=chunk_size)
+        trained(tmp_path / name, digits, optimizer="sgd", learning_rate=0.003, chunk_size=chunk_size)
         curves.append(list(history(tmp_path / name)["loss"].values()))
     assert curves[0] == pytest.approx(curves[1], abs=1e-4)
 

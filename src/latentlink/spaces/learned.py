@@ -82,7 +82,8 @@ def learn_anchors(
         k, at most the rank of the stacked frames.
     start : {"random", "kmeans", "gcca"} or array (k, m)
         Where the mix begins: at random, at cluster membership, at the closed form, or at given weights, as far
-        as the k shared directions can express them.
+        as the k shared directions can express them. With few anchors clusters begin farther away than chance
+        and take more steps: 24 anchors of noisy views, R@1 0.786 after 40 and 0.806 after 100, closed form 0.812.
     steps, batch, learning_rate
         Of Adam, with a cosine schedule.
     temperature : float
