@@ -123,7 +123,10 @@ def contrast_table(rows: list[tuple[str, int, float, Any, float]], metric: str) 
 
 def method_table(mine: Runs) -> list[str]:
     """Write every metric of every method."""
-    names = sorted({name for seeds in mine.values() for record in seeds.values() for name in record["metrics"]})
+    names = sorted(
+        {name for seeds in mine.values() for record in seeds.values() for name in record["metrics"]},
+        key=lambda name: (name.partition("@")[0], int(name.partition("@")[2] or 0)),
+    )
     lines = [f"| method | temperature | seeds | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
     for (_, method, temperature), seeds in sorted(mine.items(), key=lambda item: (item[0][2], item[0][1])):
         cells = []
