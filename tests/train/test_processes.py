@@ -1,6 +1,6 @@
 """Two processes and one: the same losses, whatever the loss, in one piece and in chunks.
 
-The learning rate is one at which rounding does not grow: near the endpoint WEINCE's gradient is steep, and at five
+The learning rate is one at which rounding does not grow: near the endpoint WEINCE's gradient is steep, and at ten
 times this rate two float32 runs of one process, with and without chunks, part by 0.01 within ten steps.
 """
 
@@ -21,7 +21,7 @@ warnings.simplefilter("ignore")
 from latentlink.train import train_images, ImageSettings
 settings = ImageSettings(
     backbone="small", width=8, norm="group", image_size=16, projection=16, epochs=1, batch_size=128, flip=0.0,
-    log_every=5, optimizer="sgd", learning_rate=0.002, loss=sys.argv[3],
+    log_every=5, optimizer="sgd", learning_rate=0.001, loss=sys.argv[3],
     chunk_size=int(sys.argv[4]) if len(sys.argv) > 4 else None,
 )
 devices = int(sys.argv[2])
