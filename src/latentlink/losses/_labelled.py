@@ -100,8 +100,10 @@ def labelled_loss(
     column_ranks, v = (row_ranks, u) if alone else _sorted(ranks[u.shape[0] :], v)
     found = Sorted(row_ranks, column_ranks, (row_ranks.cpu().numpy(), column_ranks.cpu().numpy()), alone)
     pairs = _ByLabel(u, v, alone, alone, normalize, 1.0, labels=found, drop_equal=denominator == "own")
-    rate = blockwise._rate(temperature, u)
-    sums = blockwise.negatives_log_sum(pairs, rate, blockwise._plain(pairs, rate, blockwise.MEMORY))  # (n,)
+    rate = blockwise.rate_of(temperature, u)
+    sums = blockwise.negatives_log_sum(
+        pairs, rate, blockwise.solve_plain(pairs, rate, blockwise.MEMORY)
+    )  # (n,)
     count = found.counts()  # (n,)
     if denominator == "own":
         terms: Tensor = _BandTerms.apply(u, v, sums, rate, found)

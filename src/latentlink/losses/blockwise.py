@@ -40,9 +40,9 @@ class Solved:
 
 def plain_losses(pairs: Pairs, tau: float | Tensor, denominator: str, memory: float = MEMORY) -> Tensor:
     """Compute the loss of each query of `pairs`, (q,), with the softmax logit."""
-    rate = _rate(tau, pairs.u)
+    rate = rate_of(tau, pairs.u)
     positive = rate * _positives(pairs, (pairs.u * pairs.positive_columns()).sum(dim=1))
-    return _scores(negatives_log_sum(pairs, rate, _plain(pairs, rate, memory)), positive, denominator)
+    return _scores(negatives_log_sum(pairs, rate, solve_plain(pairs, rate, memory)), positive, denominator)
 
 
 def bent_losses(
@@ -54,7 +54,7 @@ def bent_losses(
     memory: float = MEMORY,
 ) -> Tensor:
     """Compute the loss of each query of `pairs`, (q,), with the WEINCE logit."""
-    rate = _rate(tau, pairs.u)
+    rate = rate_of(tau, pairs.u)
     similarity = (pairs.u * pairs.positive_columns()).sum(dim=1)
     solved, blend, beta = _bent(pairs, rate, gate, statistics, memory)
     sums = negatives_log_sum(pairs, rate, solved)
@@ -81,7 +81,7 @@ def one_way_sum(pairs: Pairs, tau: float | Tensor, weights: Tensor) -> Tensor:
     A sum whose weights are known beforehand needs three products of all pairs, where losses one by one need
     four; falls back to those where one window cannot hold all logits.
     """
-    rate = _rate(tau, pairs.u)
+    rate = rate_of(tau, pairs.u)
     if _window(pairs, float(rate.detach())) > 0:
         return (weights * plain_losses(pairs, tau, "own", 0.0)).sum()
     total: Tensor = _OneWaySum.apply(pairs.u, pairs.v, rate, weights, pairs)
@@ -142,7 +142,7 @@ class _OneWaySum(torch.autograd.Function):
 
 
 @torch.no_grad()
-def _plain(pairs: Pairs, rate: Tensor, memory: float, tops: Tops | None = None) -> Solved:
+def solve_plain(pairs: Pairs, rate: Tensor, memory: float, tops: Tops | None = None) -> Solved:
     """Compute log-sums of softmax logits under a shift with which no power overflows and no sum vanishes.
 
     One window serves all queries down to a temperature of 0.013; below it as long as every query has a negative
@@ -175,9 +175,9 @@ def _bent(
     q, columns = _queries(pairs), gate.columns(_negatives(pairs))
     zero = pairs.u.new_zeros(q)
     if q == 0 or (known is None and columns == 0):
-        return _plain(pairs, rate, memory), zero, zero
+        return solve_plain(pairs, rate, memory), zero, zero
     tops = Tops(pairs, columns if known is None else 0, gate.reach)
-    plain = _plain(pairs, rate, memory, tops)
+    plain = solve_plain(pairs, rate, memory, tops)
     shortfall = tops.nearest()
     if known is None:
         with torch.autocast(device_type=zero.device.type, enabled=False):
@@ -235,7 +235,8 @@ def _scores(sums: Tensor, positive: Tensor, denominator: str) -> Tensor:
     return torch.where(sums > torch.finfo(sums.dtype).min / 16, gap, torch.zeros_like(gap))
 
 
-def _rate(tau: float | Tensor, like: Tensor) -> Tensor:
+def rate_of(tau: float | Tensor, like: Tensor) -> Tensor:
+    """Give 1 / temperature as a scalar tensor of the type and on the device of `like`."""
     return 1.0 / tau.to(like) if isinstance(tau, Tensor) else like.new_full((), 1.0 / tau)
 
 

@@ -132,8 +132,7 @@ def learn_anchors(
         )
     generator = torch.Generator().manual_seed(seed)
     m = frames[0].shape[0]
-    held, fitted = hold_out(m, patience, generator)
-    part = [frame[fitted] for frame in frames] if patience else list(frames)
+    fitted, part, held = hold_out(frames, patience, generator)
     # The closed form is 1/m plus its directions, so that these need no second way to be found.
     closed = gcca_anchors(part, n_anchors)
     directions = _deviation(closed).T  # (m, k)
@@ -156,7 +155,7 @@ def learn_anchors(
             n_anchors
         )
 
-    unseen = [torch.as_tensor(frame[held], dtype=torch.float32) for frame in frames]
+    unseen = [torch.as_tensor(frame, dtype=torch.float32) for frame in held]
     losses, checks = descend(
         [{"params": [mix], "lr": learning_rate}, {"params": list(scale.parameters()), "lr": learning_rate}],
         objective,
@@ -172,11 +171,16 @@ def learn_anchors(
     return LearnedAnchors(row_stochastic(deviation), losses, checks, float(scale().detach()))
 
 
-def hold_out(m: int, patience: int, generator: torch.Generator) -> tuple[Any, Any]:
-    """Split m items into a tenth and the rest where learning may stop early: row numbers."""
+def hold_out(
+    frames: Sequence[FloatArray], patience: int, generator: torch.Generator
+) -> tuple[Any, list[FloatArray], list[FloatArray]]:
+    """Keep a tenth of the items back where learning may stop early: rows fitted, their frames, the other frames."""
+    m = frames[0].shape[0]
     order = torch.randperm(m, generator=generator).numpy()
-    count = max(2, m // 10)  # one item alone has nothing to be told from
-    return (order[:count], np.sort(order[count:])) if patience else (order[:0], np.arange(m))
+    count = max(2, m // 10) if patience else 0  # one item alone has nothing to be told from
+    fitted = np.sort(order[count:])
+    part = [frame[fitted] for frame in frames] if patience else list(frames)  # all of them need no copy
+    return fitted, part, [frame[order[:count]] for frame in frames]
 
 
 def left_out(z: Tensor, basis: Tensor, own: Tensor, m: int) -> Tensor:

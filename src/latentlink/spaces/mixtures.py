@@ -99,8 +99,7 @@ def learn_mixtures(
         raise _checks.InvalidInput("frames holds 1 encoder; the contrastive term needs 2. Pass contrast=0.")
     generator = torch.Generator().manual_seed(seed)
     m = frames[0].shape[0]
-    held, fitted = hold_out(m, patience, generator)
-    part = [frame[fitted] for frame in frames] if patience else list(frames)
+    fitted, part, held = hold_out(frames, patience, generator)
     _checks.integer("n_anchors", n_anchors, low=1, high=fitted.size)
     s = fitted.size if n_items is None else _checks.integer("n_items", n_items, low=1, high=fitted.size)
     chosen, logits = _start(start, part, n_anchors, s, fitted, seed)  # (k, s) twice
@@ -123,11 +122,8 @@ def learn_mixtures(
 
     def objective(items: Tensor) -> Tensor:
         weights, b = anchors()
-        z, own, n = (
-            stacked[items],
-            own_weights(weights, chosen, items, len(stacked)) - 1 / len(stacked),
-            len(stacked),
-        )
+        z, n = stacked[items], len(stacked)
+        own = own_weights(weights, chosen, items, n) - 1 / n
         pairs = zip(torch.split(z, widths, dim=1), torch.split(b, widths, dim=1), strict=True)
         return total(z, b, [left_out(vectors, each.T, own, n) for vectors, each in pairs])
 
@@ -136,7 +132,7 @@ def learn_mixtures(
         pairs = zip(torch.split(unseen, widths, dim=1), torch.split(b, widths, dim=1), strict=True)
         return total(unseen, b, [vectors @ each.T for vectors, each in pairs])
 
-    unseen = torch.as_tensor(np.hstack([frame[held] for frame in frames]), dtype=torch.float32)
+    unseen = torch.as_tensor(np.hstack(held), dtype=torch.float32)
     losses, checks = descend(
         [{"params": [logits], "lr": learning_rate}, {"params": list(scale.parameters()), "lr": 0.02}],
         objective,
