@@ -268,7 +268,7 @@ def test_smallest_shortfalls_of_a_walk_are_exact(layout, n, columns, crowd, mask
     labels = torch.arange(n) % 30 if masked else None
     pairs = lay_out(layout, z0, z1, labels=labels)
     tops = Tops(pairs, columns, math.inf)
-    blockwise._plain(pairs, torch.tensor(1.0, dtype=torch.float64), 0.0, tops)
+    blockwise.solve_plain(pairs, torch.tensor(1.0, dtype=torch.float64), 0.0, tops)
     s = pairs.u @ pairs.v.T
     shortfall = 0.5 * (pairs.u[:, None] - pairs.v[None]).square().sum(dim=2) if n < 200 else 1 - s
     place = torch.arange(pairs.u.shape[0])
