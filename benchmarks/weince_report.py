@@ -32,6 +32,7 @@ PAGE = HERE.parent / "docs" / "results" / "weince.md"
 Key = tuple[str, str, float]  # task, method, temperature
 Runs = dict[Key, dict[int, dict[str, Any]]]
 Contrast = tuple[str, Key, Key]  # its name, the method, its rival
+Compared = tuple[str, int, float, Any, float]  # its name, seeds, difference, verdict, p
 
 
 def load(results: Path) -> Runs:
@@ -90,10 +91,8 @@ def ablations(plan: dict[str, Any], task: str, runs: Runs) -> list[Contrast]:
     return [entry for entry in found if entry[1] in runs and entry[2] in runs]
 
 
-def compared(
-    listed: list[Contrast], runs: Runs, metric: str, margin: float, data: Path
-) -> list[tuple[str, int, float, Any, float]]:
-    """Compare pair by pair: (name, seeds, difference, verdict, p), where two seeds or more are common."""
+def compared(listed: list[Contrast], runs: Runs, metric: str, margin: float, data: Path) -> list[Compared]:
+    """Compare pair by pair, where two seeds or more are common."""
     found = []
     for name, first, second in listed:
         seeds = sorted(runs[first].keys() & runs[second].keys())
@@ -106,7 +105,7 @@ def compared(
     return found
 
 
-def contrast_table(rows: list[tuple[str, int, float, Any, float]], metric: str) -> list[str]:
+def contrast_table(rows: list[Compared], metric: str) -> list[str]:
     """Write compared pairs, their p-values adjusted over the rows."""
     lines = [
         f"| contrast ({metric}, points) | seeds | difference | 95 % interval | p, Holm | verdict |",
@@ -160,10 +159,24 @@ def tuning_table(plan: dict[str, Any], task: str, results: Path) -> list[str]:
     return [*lines, ""]
 
 
+def primary(plan: dict[str, Any], runs: Runs, results: Path, data: Path) -> dict[str, list[Compared]]:
+    """Compare the primary contrasts of every task."""
+    return {
+        task: compared(contrasts(plan, task, runs, results), runs, fixed["metric"], fixed["margin"], data)
+        for task, fixed in plan["tasks"].items()
+    }
+
+
 def task_section(
-    plan: dict[str, Any], task: str, runs: Runs, results: Path, data: Path, figures: Path
+    plan: dict[str, Any],
+    task: str,
+    runs: Runs,
+    rows: list[Compared],
+    results: Path,
+    data: Path,
+    figures: Path,
 ) -> list[str]:
-    """Write the tables and the figures of one task."""
+    """Write the tables and the figures of one task, `rows` its primary contrasts."""
     fixed = plan["tasks"][task]
     metric, margin = fixed["metric"], fixed["margin"]
     lines = [f"## {task}", "", f"{fixed['data']}.", "", *_NOTES.get(task, ())]
@@ -171,7 +184,6 @@ def task_section(
     if not mine:
         return [*lines, "No run yet.", ""]
     lines += method_table(mine) + tuning_table(plan, task, results)
-    rows = compared(contrasts(plan, task, mine, results), mine, metric, margin, data)
     if rows:
         lines += contrast_table(rows, metric)
         drawn = [(name, *(100 * x for x in (effect, *found.interval))) for name, _, effect, found, _ in rows]
@@ -194,24 +206,21 @@ def task_section(
     return lines
 
 
-def in_short(plan: dict[str, Any], runs: Runs, results: Path, data: Path) -> list[str]:
+def in_short(plan: dict[str, Any], rows: dict[str, list[Compared]], results: Path) -> list[str]:
     """Say for each task how far the runs have come and what the fair contrast says."""
     lines = ["## In short", ""]
-    for task, fixed in plan["tasks"].items():
+    for task in plan["tasks"]:
         planned = jobs(results, [task])
         there = sum((results / f"{job.name}.json").exists() for job in planned)
         unknown = sum(chosen_temperature(plan, task, method, results) is None for method in tuned(plan, task))
         more = f" and the runs of {unknown} tuned methods" if unknown else ""
-        mine = {key: seeds for key, seeds in runs.items() if key[0] == task}
         state = "complete" if there == len(planned) and not unknown else f"{there} of {len(planned)} runs{more}"
         if not there:
             lines.append(f"- **{task}**: not run yet.")
             continue
         words = [
             f"{name}: {100 * effect:+.2f} points, {verdict.word} ({n} seeds)"
-            for name, n, effect, verdict, _ in compared(
-                contrasts(plan, task, mine, results), mine, fixed["metric"], fixed["margin"], data
-            )
+            for name, n, effect, verdict, _ in rows[task]
             if verdict.word in ("better", "worse") or "tuned" in name
         ]
         lines.append(f"- **{task}** ({state}): {'; '.join(words) or 'no tuned contrast yet'}.")
@@ -272,11 +281,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
     arguments = parser.parse_args()
     plan, runs = configuration(), load(arguments.results)
+    rows = primary(plan, runs, arguments.results, arguments.data)
     arguments.page.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         "# Does WEINCE help?",
         "",
-        *in_short(plan, runs, arguments.results, arguments.data),
+        *in_short(plan, rows, arguments.results),
         "## Rules",
         "",
         "Written by `benchmarks/weince_report.py`; the configuration was fixed before the runs",
@@ -287,7 +297,9 @@ def main() -> None:
     lines += [f"- {method}: {words}" for method, words in plan["methods"].items()]
     lines.append("")
     for task in plan["tasks"]:
-        lines += task_section(plan, task, runs, arguments.results, arguments.data, arguments.page.parent)
+        lines += task_section(
+            plan, task, runs, rows[task], arguments.results, arguments.data, arguments.page.parent
+        )
     arguments.page.write_text("\n".join(lines), encoding="utf-8")
     print(arguments.page)
 

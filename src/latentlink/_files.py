@@ -68,6 +68,26 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def plain(value: Any) -> Any:
+    """Turn arrays, NumPy numbers, tuples and paths into what JSON knows.
+
+    >>> import numpy as np
+    >>> plain({"a": np.float32(0.5), "b": (1, float("nan"))})
+    {'a': 0.5, 'b': [1, None]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value
+
+
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write `value` as indented JSON, atomically. NaN and infinity are refused: JSON has no such numbers."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"

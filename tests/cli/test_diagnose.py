@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from latentlink.cli import _frame
+from latentlink import _files
 from latentlink.tails import diagnose
 
 
@@ -22,7 +22,7 @@ def test_json_is_the_functions_record(files, run):
     code, streams = run("diagnose", x, "--json", "--tail-size", "32")
     assert code == 0
     found = json.loads(streams.out)
-    assert found == json.loads(json.dumps(_frame.plain(diagnose(arrays["x"], tail_size=32).record())))
+    assert found == json.loads(json.dumps(_files.plain(diagnose(arrays["x"], tail_size=32).record())))
     assert found["verdict"]["call"] == "bounded"
     assert "link" not in found
 

@@ -73,32 +73,12 @@ def emit(text: str, record: dict[str, Any], *, as_json: bool, out: Path | None =
 
     NaN and infinity become null in JSON.
     """
-    from latentlink._files import write_json
+    from latentlink._files import plain, write_json
 
     clean = plain(record)
     if out is not None:
         write_json(out, clean)
     typer.echo(json.dumps(clean, indent=2, allow_nan=False) if as_json else text)
-
-
-def plain(value: Any) -> Any:
-    """Turn arrays, NumPy numbers, tuples and paths into what JSON knows.
-
-    >>> import numpy as np
-    >>> plain({"a": np.float32(0.5), "b": (1, float("nan"))})
-    {'a': 0.5, 'b': [1, None]}
-    """
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, float) and value - value != 0:
-        return None
-    return value
 
 
 def _say(message: str, code: int) -> int:

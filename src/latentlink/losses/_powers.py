@@ -73,7 +73,7 @@ def bent_tile(
     return raised, log
 
 
-def row_powers(
+def powers(
     pairs: Pairs,
     logits: Logits,
     raised: Tensor,
@@ -81,45 +81,21 @@ def row_powers(
     rows: slice,
     columns: slice,
     space: Workspace,
+    *,
+    of: str,
 ) -> Tensor:
-    """Compute e^(logit − shift) of the rows' logits on a tile's negatives, 0 for the others."""
-    return _powers(pairs, logits, raised, log, (rows, None), rows, columns, space)
-
-
-def column_powers(
-    pairs: Pairs,
-    logits: Logits,
-    raised: Tensor,
-    log: Tensor | None,
-    rows: slice,
-    columns: slice,
-    space: Workspace,
-) -> Tensor:
-    """Compute e^(logit − shift) of the columns' logits on a tile's negatives, 0 for the others."""
-    start = 0 if pairs.triangle else pairs.u.shape[0]
-    place = slice(start + columns.start, start + columns.stop)
-    return _powers(pairs, logits, raised, log, (None, place), rows, columns, space)
-
-
-def _powers(
-    pairs: Pairs,
-    logits: Logits,
-    raised: Tensor,
-    log: Tensor | None,
-    place: tuple[slice | None, slice | None],
-    rows: slice,
-    columns: slice,
-    space: Workspace,
-) -> Tensor:
-    kind = "row" if place[1] is None else "column"
-    tile = space.kept(kind, rows, columns)
+    """Compute e^(logit − shift) on a tile's negatives, 0 for the others; logits `of` "row" or "column"."""
+    tile = space.kept(of, rows, columns)
     if tile is not None:
         return tile
+    start = 0 if pairs.triangle else pairs.u.shape[0]
+    queries = slice(start + columns.start, start + columns.stop)
+    place = (rows, None) if of == "row" else (None, queries)
     slope, bend = logits.slope[place], logits.bend[place]
     end = pairs.endpoint + logits.softening if logits.bent else 0.0
     constant = (slope * end - logits.shift[place]) * LOG2E
-    tile = space.keep(kind, rows, columns)
-    if kind == "row":  # torch does not vectorise an operation with two operands of one value a row
+    tile = space.keep(of, rows, columns)
+    if of == "row":  # torch does not vectorise an operation with two operands of one value a row
         torch.mul(raised, slope * -LOG2E, out=tile).add_(constant)
     else:
         torch.addcmul(constant, raised, slope, value=-LOG2E, out=tile)

@@ -16,15 +16,7 @@ import torch
 from torch import Tensor
 
 from latentlink.losses import _inputs
-from latentlink.losses._powers import (
-    LOG2E,
-    bent_tile,
-    column_powers,
-    inverse,
-    row_powers,
-    uniform_tile,
-    watched_tile,
-)
+from latentlink.losses._powers import LOG2E, bent_tile, inverse, powers, uniform_tile, watched_tile
 
 if TYPE_CHECKING:
     from latentlink.losses._tops import Tops
@@ -247,9 +239,10 @@ def log_sums(pairs: Pairs, logits: Logits, space: Workspace, tops: Tops | None =
                 by_column[columns] += tile.sum(dim=0)
             continue
         raised, log = bent_tile(pairs, logits, rows, columns, space)
-        total[rows] += row_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=1)
+        total[rows] += powers(pairs, logits, raised, log, rows, columns, space, of="row").sum(dim=1)
         if twin:
-            by_column[columns] += column_powers(pairs, logits, raised, log, rows, columns, space).sum(dim=0)
+            each = powers(pairs, logits, raised, log, rows, columns, space, of="column")
+            by_column[columns] += each.sum(dim=0)
     return total.log() + logits.shift
 
 
@@ -283,15 +276,15 @@ def gradients(
             pull.mul_(tile)
         else:
             raised, log = bent_tile(pairs, logits, rows, columns, space)
-            powers = row_powers(pairs, logits, raised, log, rows, columns, space)
-            twin = pairs.both and not diagonal
-            other = column_powers(pairs, logits, raised, log, rows, columns, space) if twin else None
+            parts = pairs, logits, raised, log, rows, columns, space
+            own = powers(*parts, of="row")
+            other = powers(*parts, of="column") if pairs.both and not diagonal else None
             steepness = None if softmax_only else inverse(logits, raised, space)
-            pull = torch.mul(powers, flat[rows, None], out=space.take("pull", a, b))
+            pull = torch.mul(own, flat[rows, None], out=space.take("pull", a, b))
             if other is not None:
                 pull.addcmul_(other, flat_column[None, columns])
             if steepness is not None:
-                steep = torch.mul(powers, bend[rows, None], out=space.take("steep", a, b))
+                steep = torch.mul(own, bend[rows, None], out=space.take("steep", a, b))
                 if other is not None:
                     steep.addcmul_(other, bend_column[None, columns])
                 pull.addcmul_(steep, steepness)

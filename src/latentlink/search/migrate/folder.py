@@ -219,7 +219,7 @@ def run_shadow(
         k=k,
         progress=progress,
     )
-    _files.write_json(migration.folder / "shadow.json", _plain(asdict(found)))
+    _files.write_json(migration.folder / "shadow.json", _files.plain(asdict(found)))
     low = found.retention_interval.low
     state = record(
         migration,
@@ -285,7 +285,7 @@ def record(
             raise _checks.InvalidInput(f"{state.folder} was changed by another process; open it and try again.")
         done = act()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        event = {"verb": verb, "time": now, **_plain(detail | done)}
+        event = {"verb": verb, "time": now, **_files.plain(detail | done)}
         new = Migration(
             folder=state.folder,
             old=state.old,
@@ -297,13 +297,3 @@ def record(
         kept = {key: value for key, value in vars(new).items() if key != "folder"}
         _files.write_json(path, {"format": FORMAT, **kept, "events": list(new.events)})
     return new
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
