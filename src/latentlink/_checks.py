@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from latentlink._arrays import Array, is_tensor, namespace
+from latentlink._arrays import Array, is_tensor, namespace, to_numpy
 
 
 class InvalidInput(ValueError):
@@ -81,6 +81,20 @@ def vector(name: str, value: Any, *, length: int | None = None, finite: bool = T
     return array
 
 
+def numpy_matrix(
+    name: str, value: Any, *, columns: int | None = None, min_rows: int = 1, finite: bool = True
+) -> np.ndarray[Any, Any]:
+    """Check as `matrix` does and return a NumPy array: a tensor without its graph, off its device."""
+    return to_numpy(matrix(name, value, columns=columns, min_rows=min_rows, finite=finite))
+
+
+def numpy_vector(
+    name: str, value: Any, *, length: int | None = None, finite: bool = True
+) -> np.ndarray[Any, Any]:
+    """Check as `vector` does and return a NumPy array: a tensor without its graph, off its device."""
+    return to_numpy(vector(name, value, length=length, finite=finite))
+
+
 def finite_rows(name: str, array: Array, *, unit: str = "row") -> None:
     """Raise when a row of the (n, d) `array` holds NaN or infinity, naming the first such rows."""
     if isinstance(array, np.ndarray) and all_finite(array):
@@ -108,6 +122,27 @@ def all_finite(array: np.ndarray[Any, Any]) -> bool:
             if np.isfinite(np.vdot(flat, flat)):
                 return True
     return bool(np.isfinite(array).all())
+
+
+def varied(name: str, array: np.ndarray[Any, Any]) -> None:
+    """Raise when the rows of an (n, d) array are all equal, or too large or too small for their squares.
+
+    >>> varied("embeddings", np.ones((3, 2)))
+    Traceback (most recent call last):
+    ...
+    latentlink._checks.InvalidInput: all 3 rows of embeddings are equal; needs rows that vary. Was one row repeated?
+    """
+    spread = float(np.ptp(array, axis=0).max())
+    if spread == 0:
+        raise InvalidInput(
+            f"all {array.shape[0]} rows of {name} are equal; needs rows that vary. Was one row repeated?"
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        square = np.square(array.dtype.type(spread))
+    if not (np.isfinite(square * array.size) and square >= np.finfo(array.dtype).tiny):
+        raise InvalidInput(
+            f"{name} spans {spread:.3g}, whose square {array.dtype} cannot hold; divide {name} by a constant."
+        )
 
 
 def nonzero_rows(name: str, norms: Array, *, skippable: bool = True) -> None:
@@ -207,6 +242,8 @@ def _floating(name: str, value: Any) -> Array:
         if not value.is_floating_point():
             raise InvalidType(f"{name} is a tensor of {value.dtype}; needs a floating type. Use .float().")
         return value
+    if np.ma.is_masked(value):
+        raise InvalidInput(f"{name} has masked values; fill them or drop their rows.")
     try:
         array = np.asarray(value)
     except ValueError as error:

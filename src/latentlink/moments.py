@@ -78,7 +78,7 @@ class Moments:
         """
         _checks.one_of("policy", policy, ["none", "unit"])
         folds = _checks.integer("n_folds", n_folds, low=1)
-        start = np.asarray(_checks.vector("shift", shift), dtype=np.float32)
+        start = np.asarray(_checks.numpy_vector("shift", shift), dtype=np.float32)
         d = start.size
         return cls(
             space,
@@ -102,7 +102,7 @@ class Moments:
         ids : array (n,), optional
             Needed for a support sample or folds.
         """
-        x = np.asarray(_checks.matrix("embeddings", embeddings, columns=self.shift.size))
+        x = _checks.numpy_matrix("embeddings", embeddings, columns=self.shift.size)
         x = _policed(self.policy, x)
         folds = self.counts.size
         if ids is None and (self.support_size or folds > 1):
@@ -199,14 +199,14 @@ class CrossMoments:
     @classmethod
     def empty(cls, spaces: tuple[str, str], shifts: tuple[Any, Any]) -> CrossMoments:
         """Make a state of no pairs."""
-        k = tuple(np.asarray(_checks.vector("shifts", shift), dtype=np.float32) for shift in shifts)
+        k = tuple(np.asarray(_checks.numpy_vector("shifts", shift), dtype=np.float32) for shift in shifts)
         first, second = np.zeros(k[0].size), np.zeros(k[1].size)
         return cls(spaces, (k[0], k[1]), 0, (first, second), np.zeros((k[0].size, k[1].size)))
 
     def update(self, first: Any, second: Any) -> CrossMoments:
         """Add paired rows (n, d) and (n, e) and return the state itself."""
-        x = np.asarray(_checks.matrix("first", first, columns=self.shifts[0].size))
-        y = np.asarray(_checks.matrix("second", second, columns=self.shifts[1].size))
+        x = _checks.numpy_matrix("first", first, columns=self.shifts[0].size)
+        y = _checks.numpy_matrix("second", second, columns=self.shifts[1].size)
         _checks.same_rows(first=x, second=y)
         x, y = x - self.shifts[0].astype(x.dtype), y - self.shifts[1].astype(y.dtype)
         self.count += x.shape[0]

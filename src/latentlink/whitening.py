@@ -61,7 +61,8 @@ class Whitener:
 
     def fit(self, embeddings: Any) -> Whitener:
         """Learn mean and matrix from an (n, d) array; a second dimension that never varies gets no weight."""
-        x = np.asarray(_checks.matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        x = np.asarray(_checks.numpy_matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        _checks.varied("embeddings", x)
         n = x.shape[0]
         mean = x.mean(axis=0)
         centred = x - mean
@@ -82,7 +83,7 @@ class Whitener:
     def transform(self, embeddings: Any) -> FloatArray:
         """Whiten an (n, d) array."""
         self._fitted()
-        x = _checks.matrix("embeddings", embeddings, columns=self.mean_.shape[0])
+        x = _checks.numpy_matrix("embeddings", embeddings, columns=self.mean_.shape[0])
         return np.asarray((x - self.mean_) @ self.matrix_)
 
     def similarity(self, queries: Any, anchors: Any) -> FloatArray:
@@ -103,7 +104,7 @@ class Whitener:
             Largest change of a whitened inner product over the largest such product: rounding (1e-9) at
             shrinkage 0; with shrinkage the invariance is only to the unit of each column.
         """
-        x = np.asarray(_checks.matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        x = np.asarray(_checks.numpy_matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
         rng = np.random.default_rng(seed)
         d = x.shape[1]
         moved = x @ (rng.normal(size=(d, d)) / np.sqrt(d) + 2 * np.eye(d)) + rng.normal(size=d)
@@ -122,6 +123,8 @@ class Whitener:
     ) -> None:
         varies = inverse > 0
         d = int(varies.sum())
+        if d == 0:
+            raise _checks.InvalidInput("no column varies; whitening needs vectors that are not all equal.")
         amount = self._amount(n, d, standard, correlation)
         eigenvalues, vectors = np.linalg.eigh((1 - amount) * correlation + amount * np.diag(varies * 1.0))
         good = eigenvalues > _FLOOR * eigenvalues[-1]

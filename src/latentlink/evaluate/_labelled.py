@@ -64,8 +64,8 @@ class Labelled(NamedTuple):
 
 def labelled(train_features: Any, train_labels: Any, test_features: Any, test_labels: Any) -> Labelled:
     """Check features (n, d), (m, d) and labels (n,), (m,) and return them as NumPy arrays."""
-    train = to_numpy(_checks.matrix("train_features", train_features, min_rows=2))
-    test = to_numpy(_checks.matrix("test_features", test_features))
+    train = _checks.numpy_matrix("train_features", train_features, min_rows=2)
+    test = _checks.numpy_matrix("test_features", test_features)
     _checks.same_columns(train_features=train, test_features=test)
     classes, codes = np.unique(_labels("train_labels", train_labels, len(train)), return_inverse=True)
     if classes.size < 2:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
-from latentlink._arrays import to_numpy
 from latentlink._metrics import (
     FloatArray,
     IntArray,
@@ -96,7 +95,7 @@ def retrieval(
     >>> result.mean("hit@1"), result.mean("hit@2"), result.mean("mrr")
     (0.5, 1.0, 0.75)
     """
-    q, c = (to_numpy(_checks.matrix(name, x)) for name, x in [("queries", queries), ("corpus", corpus)])
+    q, c = (_checks.numpy_matrix(name, x) for name, x in [("queries", queries), ("corpus", corpus)])
     _checks.same_columns(queries=q, corpus=c)
     depths = [_checks.integer("ks", k, low=1) for k in ks]
     if not depths:

@@ -81,7 +81,7 @@ def sts_spearman(a: Any, b: Any, scores: Any, *, on_zero: str = "error") -> Agre
     x, y = _checks.matrix("a", a, min_rows=3), _checks.matrix("b", b)
     _checks.same_rows(a=x, b=y)
     _checks.same_columns(a=x, b=y)
-    given = to_numpy(_checks.vector("scores", scores, length=int(x.shape[0]))).astype(np.float64)
+    given = _checks.numpy_vector("scores", scores, length=int(x.shape[0])).astype(np.float64)
     x, y = (to_numpy(normalize(side, on_zero=on_zero)) for side in (x, y))
     cosines = np.einsum("nd,nd->n", x, y).astype(np.float64)
     for name, values in [("scores", given), ("the cosines of a and b", cosines)]:

@@ -38,7 +38,7 @@ def write_vectors(path: str | os.PathLike[str], vectors: Any, *, ids: Any = None
     """
     target = Path(path)
     suffix = _checks.one_of(f"the suffix of {target.name}", target.suffix.lower(), _WRITABLE)
-    x = np.asarray(_checks.matrix("vectors", vectors))
+    x = _checks.numpy_matrix("vectors", vectors)
     names = None if ids is None else _checks.unique_ids("ids", ids, rows=len(x))
     whole_numbers = names is None or names.dtype.kind in "iu"
     if names is not None and (

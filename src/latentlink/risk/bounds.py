@@ -209,8 +209,8 @@ def _similarities(u: FloatArray, v: FloatArray, z: FloatArray) -> tuple[FloatArr
 
 
 def _tuples(name: str, value: tuple[Any, Any, Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    u = np.asarray(_checks.matrix(f"queries of {name}", value[0]), dtype=np.float64)
-    v = np.asarray(_checks.matrix(f"positives of {name}", value[1]), dtype=np.float64)
+    u = np.asarray(_checks.numpy_matrix(f"queries of {name}", value[0]), dtype=np.float64)
+    v = np.asarray(_checks.numpy_matrix(f"positives of {name}", value[1]), dtype=np.float64)
     z = np.asarray(value[2], dtype=np.float64)
     if u.shape != v.shape or z.ndim != 3 or z.shape[0] != u.shape[0] or z.shape[2] != u.shape[1] or not z.size:
         raise _checks.InvalidInput(

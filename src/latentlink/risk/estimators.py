@@ -127,7 +127,7 @@ def row_statistics(
     >>> rows.low.round(3), rows.jackknife.round(3), rows.up.round(3)
     (array([-1.64]), array([-1.573]), array([-1.474]))
     """
-    positive = np.asarray(_checks.vector("positive_logits", positive_logits), dtype=np.float64)
+    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits), dtype=np.float64)
     logits = np.asarray(negative_logits, dtype=np.float64)
     if logits.ndim != 2 or logits.shape[0] != positive.size:
         raise _checks.InvalidInput(
@@ -165,8 +165,8 @@ def upper_with_virtual(positive_logits: Any, negative_logits: Any, largest_logit
     >>> upper_with_virtual(np.array([2.0]), np.array([[0.0, 1.0, -1.0, 0.5]]), 2.0).round(3)
     array([-1.414])
     """
-    positive = np.asarray(_checks.vector("positive_logits", positive_logits), dtype=np.float64)
-    logits = np.asarray(_checks.matrix("negative_logits", negative_logits), dtype=np.float64)
+    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits), dtype=np.float64)
+    logits = np.asarray(_checks.numpy_matrix("negative_logits", negative_logits), dtype=np.float64)
     top = _checks.number("largest_logit", largest_logit, low=float(logits.max()))
     w = np.exp(logits - top)
     rest = (w.sum(axis=1, keepdims=True) - w + 1) / logits.shape[1]  # (n, k), mean weight without one, plus 1

@@ -178,10 +178,10 @@ def sandwich_of_each(
 ) -> tuple[FloatArray, FloatArray]:
     """Enclose the bias of each query (n,); the arguments are those of `bias_sandwich`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
-    v = np.asarray(_checks.vector("variance", variance), dtype=np.float64)
-    m = np.asarray(_checks.vector("least", least, length=v.size), dtype=np.float64)
-    top = np.asarray(_checks.vector("greatest", greatest, length=v.size), dtype=np.float64)
-    r = np.zeros_like(v) if ratio is None else np.asarray(_checks.vector("ratio", ratio, length=v.size))
+    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
+    m = np.asarray(_checks.numpy_vector("least", least, length=v.size), dtype=np.float64)
+    top = np.asarray(_checks.numpy_vector("greatest", greatest, length=v.size), dtype=np.float64)
+    r = np.zeros_like(v) if ratio is None else _checks.numpy_vector("ratio", ratio, length=v.size)
     if (third is None) != (fourth is None):
         raise _checks.InvalidInput("third and fourth must come together; give both or none.")
     shift, scale = np.log1p(r / k), k / (k + r)
@@ -189,8 +189,8 @@ def sandwich_of_each(
     if third is None or fourth is None:
         values = [shift - remainder(end) * v / k * scale**2 for end in ends]
     else:
-        mu3 = np.asarray(_checks.vector("third", third, length=v.size), dtype=np.float64)
-        mu4 = np.asarray(_checks.vector("fourth", fourth, length=v.size), dtype=np.float64)
+        mu3 = np.asarray(_checks.numpy_vector("third", third, length=v.size), dtype=np.float64)
+        mu4 = np.asarray(_checks.numpy_vector("fourth", fourth, length=v.size), dtype=np.float64)
         q = (3 * (k - 1) * v**2 + mu4) / k**3
         centre = shift - v / (2 * k) * scale**2 + mu3 / (3 * k**2) * scale**3
         values = [centre - remainder(end, 4) * q * scale**4 for end in ends]
@@ -223,8 +223,8 @@ def concentration_bias(variance: Any, least: Any, n_negatives: int) -> float:
 def concentration_of_each(variance: Any, least: Any, n_negatives: int) -> FloatArray:
     """Bound the bias of each query (n,); the arguments are those of `concentration_bias`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
-    v = np.asarray(_checks.vector("variance", variance), dtype=np.float64)[:, None]
-    m = np.asarray(_checks.vector("least", least, length=v.shape[0]), dtype=np.float64)[:, None]
+    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)[:, None]
+    m = np.asarray(_checks.numpy_vector("least", least, length=v.shape[0]), dtype=np.float64)[:, None]
     rho = np.linspace(np.maximum(m, 0.02), 0.999, 400, axis=1)[..., 0]  # (n, 400)
     tail = (m - 1 - np.log(m)) * np.exp(-k * (1 - rho) ** 2 / (2 * (1 + v)))
     return np.asarray((remainder(rho) * v / k + tail).min(axis=1))

@@ -121,8 +121,8 @@ def extrapolate_corpus(
     """
     k = _checks.integer("n_negatives", n_negatives, low=1)
     m = _checks.integer("corpus", corpus, low=2)
-    v = np.asarray(_checks.vector("variance", variance), dtype=np.float64)
-    r = np.asarray(_checks.vector("ratio", ratio, length=v.size), dtype=np.float64)
+    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
+    r = np.asarray(_checks.numpy_vector("ratio", ratio, length=v.size), dtype=np.float64)
     there, here = bias_curve(v, r, np.array([m - 1.0, float(k)]), variant="corpus")
     bound = np.inf
     if temperature is not None:

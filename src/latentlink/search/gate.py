@@ -65,7 +65,7 @@ class Gate:
 
         With `check`, at least 8 rows are also held against the statistics of their declared encoder.
         """
-        x = np.asarray(_checks.matrix(name, vectors))
+        x = _checks.numpy_matrix(name, vectors)
         if self.space is None:
             owner, columns = named(source), self.dimension
             if owner != self.source:
@@ -187,7 +187,7 @@ def refusals(
     -------
     bool array (batches,)
     """
-    x = np.asarray(_checks.matrix("vectors", vectors, min_rows=rows))
+    x = _checks.numpy_matrix("vectors", vectors, min_rows=rows)
     rng = np.random.default_rng(seed)
     refused = np.zeros(batches, dtype=bool)
     for number in range(batches):

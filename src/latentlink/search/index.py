@@ -170,7 +170,7 @@ class Index:
         """
         _checks.one_of("kind", kind, KINDS)
         wanted = _checks.number("recall", recall, low=0, high=1, open_low=True)
-        x = np.asarray(_checks.matrix("vectors", vectors))
+        x = _checks.numpy_matrix("vectors", vectors)
         gate = Gate.of(space, source, x)
         x = gate.admit("vectors", x, source, check=check)
         names = np.arange(len(x)) if ids is None else _checks.unique_ids("ids", ids, rows=len(x))

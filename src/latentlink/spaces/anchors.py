@@ -128,7 +128,7 @@ def row_stochastic(deviation: FloatArray) -> FloatArray:
 
 def given_anchors(weights: Any, n_items: int) -> FloatArray:
     """Check weights (k, m) that a user gives."""
-    w = np.asarray(_checks.matrix("anchors", weights, columns=n_items), dtype=np.float64)
+    w = np.asarray(_checks.numpy_matrix("anchors", weights, columns=n_items), dtype=np.float64)
     if not np.allclose(w.sum(axis=1), 1):
         raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
     return w

@@ -166,7 +166,7 @@ def audit_batches(
     total: Any = 0.0
     low, high, count, dimension = np.inf, -np.inf, 0, 0
     for ids, vectors in batches:
-        x = np.asarray(_checks.matrix("embeddings", vectors, finite=False, columns=dimension or None))
+        x = _checks.numpy_matrix("embeddings", vectors, finite=False, columns=dimension or None)
         dimension = x.shape[1]
         names = np.asarray(ids) if by_id else np.arange(count, count + len(x))
         nan, infinite = np.isnan(x).any(axis=1), np.isinf(x).any(axis=1)

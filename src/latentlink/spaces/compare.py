@@ -83,7 +83,7 @@ def compare_maps(
     >>> result.mean("shuffled") < 0.2
     True
     """
-    data = {str(name): np.asarray(_checks.matrix(str(name), x, min_rows=4)) for name, x in spaces.items()}
+    data = {str(name): _checks.numpy_matrix(str(name), x, min_rows=4) for name, x in spaces.items()}
     if len(data) < 2:
         raise _checks.InvalidInput(f"spaces has {len(data)} encoder; a comparison needs at least 2.")
     _checks.same_rows(**data)
@@ -121,9 +121,9 @@ def evaluate_space(
     space: RelativeSpace, spaces: Mapping[str, Any], *, csls: Mapping[str, Any] | None = None
 ) -> MapComparison:
     """Do `RelativeSpace.evaluate`."""
-    test = {name: np.asarray(_checks.matrix(str(name), x)) for name, x in spaces.items()}
+    test = {name: _checks.numpy_matrix(str(name), x) for name, x in spaces.items()}
     _checks.same_rows(**test)
-    fit = None if csls is None else {name: np.asarray(_checks.matrix(str(name), x)) for name, x in csls.items()}
+    fit = None if csls is None else {name: _checks.numpy_matrix(str(name), x) for name, x in csls.items()}
     scores = _search("space", encoder_route(space), fit, test, float("nan"))
     rows = next(iter(test.values())).shape[0]
     return MapComparison(tuple(scores), int(space.ids_.size), rows)

@@ -205,7 +205,7 @@ class RelativeSpace:
         float32 in, float32 out. Cost: one n x d x k product.
         """
         encoder = self._encoder(source, "source")
-        x: FloatArray = np.asarray(_checks.matrix("embeddings", embeddings, columns=encoder.mean.shape[0]))
+        x: FloatArray = _checks.numpy_matrix("embeddings", embeddings, columns=encoder.mean.shape[0])
         dtype = x.dtype
         centred = x - encoder.cast("mean", dtype)
         r: FloatArray = centred @ encoder.cast("map", dtype)  # (n, k)
@@ -228,7 +228,7 @@ class RelativeSpace:
         if self.similarity == "mahalanobis":
             raise _checks.InvalidInput('similarity is "mahalanobis"; translate needs one that is linear.')
         first, second = self._encoder(source, "source"), self._encoder(target, "target")
-        x: FloatArray = np.asarray(_checks.matrix("embeddings", embeddings, columns=first.mean.shape[0]))
+        x: FloatArray = _checks.numpy_matrix("embeddings", embeddings, columns=first.mean.shape[0])
         centred = x - first.cast("mean", x.dtype)
         r: FloatArray = centred @ first.cast("map", x.dtype)
         if self.similarity != "wip":
@@ -391,9 +391,9 @@ def _supports(
 
 
 def _double(name: str, value: Any) -> FloatArray:
-    from latentlink._arrays import to_numpy
-
-    return to_numpy(_checks.matrix(str(name), value, min_rows=2)).astype(np.float64)
+    x = _checks.numpy_matrix(str(name), value, min_rows=2).astype(np.float64)
+    _checks.varied(str(name), x)
+    return x
 
 
 def _digest(text: str, *arrays: FloatArray) -> str:

@@ -79,7 +79,7 @@ class Head:
 
     def fit(self, relative: Any, labels: Any) -> Head:
         """Train on (n, k) vectors and (n,) labels."""
-        r = np.asarray(_checks.matrix("relative", relative, min_rows=4), dtype=np.float64)
+        r = np.asarray(_checks.numpy_matrix("relative", relative, min_rows=4), dtype=np.float64)
         y = np.asarray(labels)
         if y.shape != (r.shape[0],):
             raise _checks.InvalidInput(f"labels has shape {y.shape}; needs ({r.shape[0]},).")
@@ -104,7 +104,7 @@ class Head:
 
     def predict(self, relative: Any) -> np.ndarray[Any, Any]:
         """Predict the label of each (n, k) vector."""
-        r = np.asarray(_checks.matrix("relative", relative, columns=self.mean_.size), dtype=np.float64)
+        r = np.asarray(_checks.numpy_matrix("relative", relative, columns=self.mean_.size), dtype=np.float64)
         return np.asarray(self.model_.predict((r - self.mean_) / self.spread_))
 
     def _model(self, strength: float) -> Any:
@@ -182,8 +182,10 @@ def carry_threshold(threshold: float, source_similarities: Any, target_similarit
     >>> carry_threshold(5.0, np.arange(11), 10.0 * np.arange(11))
     50.0
     """
-    source = np.sort(np.asarray(_checks.vector("source_similarities", source_similarities), dtype=np.float64))
-    target = np.asarray(_checks.vector("target_similarities", target_similarities), dtype=np.float64)
+    source = np.sort(
+        np.asarray(_checks.numpy_vector("source_similarities", source_similarities), dtype=np.float64)
+    )
+    target = np.asarray(_checks.numpy_vector("target_similarities", target_similarities), dtype=np.float64)
     level = np.interp(threshold, source, np.linspace(0, 1, source.size))
     return float(np.quantile(target, level))
 

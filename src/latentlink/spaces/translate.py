@@ -42,7 +42,7 @@ class AffineMap:
 
     def __call__(self, embeddings: Any) -> FloatArray:
         """Translate (n, d) vectors to (n, e)."""
-        x = np.asarray(_checks.matrix("embeddings", embeddings, columns=self.mean.shape[0]))
+        x = _checks.numpy_matrix("embeddings", embeddings, columns=self.mean.shape[0])
         dtype = x.dtype
         return np.asarray(
             (x - self.mean.astype(dtype)) @ self.map.astype(dtype) + self.target_mean.astype(dtype)
@@ -246,7 +246,7 @@ def _ridge(x: FloatArray, y: FloatArray, strengths: Any) -> list[AffineMap]:
 
 
 def _pair(source: Any, target: Any) -> tuple[FloatArray, FloatArray]:
-    x = np.asarray(_checks.matrix("source", source, min_rows=2), dtype=np.float64)
-    y = np.asarray(_checks.matrix("target", target, min_rows=2), dtype=np.float64)
+    x = np.asarray(_checks.numpy_matrix("source", source, min_rows=2), dtype=np.float64)
+    y = np.asarray(_checks.numpy_matrix("target", target, min_rows=2), dtype=np.float64)
     _checks.same_rows(source=x, target=y)
     return x, y

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentlink import _checks
-from latentlink._arrays import Array, to_numpy
+from latentlink._arrays import Array
 from latentlink.similarity import normalize
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -112,7 +112,7 @@ def view_choices(
 
 
 def _units(queries: Array, others: Array) -> tuple[FloatArray, FloatArray]:
-    q, c = to_numpy(_checks.matrix("queries", queries)), to_numpy(_checks.matrix("corpus", others))
+    q, c = _checks.numpy_matrix("queries", queries), _checks.numpy_matrix("corpus", others)
     _checks.same_columns(queries=q, corpus=c)
     return normalize(np.asarray(q, dtype=np.float64)), normalize(np.asarray(c, dtype=np.float64))
 

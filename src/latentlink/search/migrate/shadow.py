@@ -259,7 +259,7 @@ def uncertainty(space: Any, vectors: Any, *, source: str, target: str) -> FloatA
         0 means nothing is lost.
     """
     _checks.one_of("target", target, space.names)
-    x = np.asarray(_checks.matrix("vectors", vectors))
+    x = _checks.numpy_matrix("vectors", vectors)
     back = space.translate(x, source=source, target=source)
     return np.asarray(np.linalg.norm(x - back, axis=1) / np.linalg.norm(x, axis=1))
 
@@ -279,8 +279,8 @@ def recalibrate(old_similarities: Any, new_similarities: Any, threshold: float) 
     >>> round(recalibrate(old, 0.3 + old / 2, threshold=0.7), 2)
     0.65
     """
-    a = np.asarray(_checks.vector("old_similarities", old_similarities))
-    b = np.asarray(_checks.vector("new_similarities", new_similarities, length=len(a)))
+    a = _checks.numpy_vector("old_similarities", old_similarities)
+    b = _checks.numpy_vector("new_similarities", new_similarities, length=len(a))
     level = _checks.number("threshold", threshold)
     share = float((a >= level).mean())
     if share in (0.0, 1.0):
