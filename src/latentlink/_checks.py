@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from latentlink._arrays import Array, is_tensor, namespace, to_numpy
+
+_LARGEST = 2**63 - 1
 
 
 class InvalidInput(ValueError):
@@ -203,8 +207,8 @@ def integer(name: str, value: Any, *, low: int = 0, high: int | None = None) -> 
     """Return `value` as an int in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidType(f"{name} is {value!r} of type {type(value).__name__}; needs a whole number.")
-    if value < low or (high is not None and value > high):
-        needed = f">= {low}" if high is None else f"from {low} to {high}"
+    if value < low or value > (_LARGEST if high is None else high):
+        needed = f">= {low}" if high is None and value < low else f"from {low} to {high or _LARGEST}"
         raise InvalidInput(f"{name} is {value}; needs a whole number {needed}.")
     return int(value)
 
@@ -218,9 +222,58 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     latentlink._checks.InvalidInput: anchors is 'kmean'; needs one of 'random', 'kmeans'.
     """
     names = list(allowed)
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise InvalidInput(f"{name} is {value!r}; needs one of {', '.join(map(repr, names))}.")
     return str(value)
+
+
+def instance(name: str, value: Any, kind: type, needs: str) -> None:
+    """Raise when `value` is not of the class `kind`; `needs` says what is, and what makes it.
+
+    >>> instance("tail", [0.9], dict, "a Tail, as take_tail makes it")
+    Traceback (most recent call last):
+    ...
+    latentlink._checks.InvalidType: tail is a list; needs a Tail, as take_tail makes it.
+    """
+    if not isinstance(value, kind):
+        raise InvalidType(f"{name} is {_kind(value)}; needs {needs}.")
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """Return the members of an iterable that is no text and no mapping.
+
+    >>> sequence("ks", 3)
+    Traceback (most recent call last):
+    ...
+    latentlink._checks.InvalidType: ks is an int; needs a sequence. Use [3]?
+    """
+    if isinstance(value, (str, bytes, os.PathLike, int, float)):
+        raise InvalidType(f"{name} is {_kind(value)}; needs a sequence. Use [{value!r}]?")
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise InvalidType(f"{name} is {_kind(value)}; needs a sequence.")
+    return list(value)
+
+
+def path(name: str, value: Any) -> Path:
+    """Return `value` as a path."""
+    instance(name, value, (str, os.PathLike), "a path")  # type: ignore[arg-type]
+    return Path(value)
+
+
+def paths(name: str, value: Any) -> list[Path]:
+    """Return the paths of a sequence of them."""
+    return [path(name, one) for one in sequence(name, value)]
+
+
+def named(name: str, value: Any) -> dict[str, Any]:
+    """Return a mapping of encoder names to their vectors, the names as text."""
+    instance(name, value, Mapping, "a mapping of encoder name to (n, d) array")
+    return {str(key): one for key, one in value.items()}
+
+
+def real(name: str, value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return numbers of any shape as a float64 array; NaN and infinity pass."""
+    return np.asarray(to_numpy(_floating(name, value)), dtype=np.float64)
 
 
 def unique_ids(name: str, ids: Sequence[Any] | np.ndarray[Any, Any], *, rows: int) -> np.ndarray[Any, Any]:
@@ -263,6 +316,11 @@ def _same(arrays: dict[str, Array], *, axis: int, what: str) -> None:
     sizes = {name: int(array.shape[axis]) for name, array in arrays.items()}
     if len(set(sizes.values())) > 1:
         raise InvalidInput(f"{_join(sizes)} differ in {what}: {_join(map(str, sizes.values()))}.")
+
+
+def _kind(value: Any) -> str:
+    word = type(value).__name__
+    return "None" if value is None else f"{'an' if word[0] in 'aeiouAEIOU' else 'a'} {word}"
 
 
 def _range(low: float, high: float, open_low: bool) -> str:

@@ -68,10 +68,27 @@ class Link:
     softening: float = 1e-6
     origin: float | None = None
 
+    def __post_init__(self) -> None:
+        _checks.number("temperature", self.temperature, low=0, open_low=True)
+        _checks.number("beta", self.beta, low=0, open_low=True)
+        _checks.number("blend", self.blend, low=0, high=1)
+        _checks.number("endpoint", self.endpoint)
+        _checks.number("softening", self.softening, low=0)
+        if self.origin is not None:
+            _checks.number("origin", self.origin)
+
+    @classmethod
+    def of(cls, link: Link | None, temperature: float) -> Link:
+        """Return `link`, or the softmax link of a temperature where there is none."""
+        if link is None:
+            return cls.softmax(temperature)
+        _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
+        return link
+
     @classmethod
     def softmax(cls, temperature: float) -> Link:
         """Make the link of InfoNCE: similarity / temperature."""
-        return cls(temperature=_checks.number("temperature", temperature, low=0, open_low=True))
+        return cls(temperature=temperature)
 
     @classmethod
     def shortfall(cls, beta: float, *, endpoint: float = 1.0, softening: float = 1e-6) -> Link:
@@ -83,7 +100,7 @@ class Link:
         """Make the link of heavy-tailed utilities: alpha log(s − origin)."""
         return cls(
             beta=_checks.number("alpha", alpha, low=0, open_low=True),
-            origin=_checks.number("origin", origin),
+            origin=origin,
             softening=0.0,
         )
 
@@ -99,11 +116,11 @@ class Link:
     ) -> Link:
         """Make the WEINCE link: (1 − blend) s / temperature − blend beta log(endpoint − s + softening)."""
         return cls(
-            temperature=_checks.number("temperature", temperature, low=0, open_low=True),
-            beta=_checks.number("beta", beta, low=0, open_low=True),
-            blend=_checks.number("blend", blend, low=0, high=1),
-            endpoint=_checks.number("endpoint", endpoint),
-            softening=_checks.number("softening", softening, low=0),
+            temperature=temperature,
+            beta=beta,
+            blend=blend,
+            endpoint=endpoint,
+            softening=softening,
         )
 
     @property
@@ -174,7 +191,7 @@ class Link:
 
 
 def _real(similarities: Array) -> Array:
-    return similarities if is_tensor(similarities) else np.asarray(similarities, dtype=float)
+    return similarities if is_tensor(similarities) else _checks.real("similarities", similarities)
 
 
 def _size(s: Array) -> int:

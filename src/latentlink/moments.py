@@ -240,6 +240,8 @@ def collect(
     The mean of the first batch is the shift when none is given.
     """
     state = None
+    _checks.one_of("policy", policy, ["none", "unit"])
+    _checks.instance("batches", batches, Iterable, "an iterable of arrays (n, d)")
     for batch in batches:
         x, ids = batch if isinstance(batch, tuple) else (batch, None)
         if state is None:
@@ -259,8 +261,11 @@ def merge(states: Sequence[Moments]) -> Moments:
     InvalidInput
         The states differ in space, policy, shift, folds or support size.
     """
+    states = _checks.sequence("states", states)
     if not states:
         raise _checks.InvalidInput("states is empty; needs at least one.")
+    for state in states:
+        _checks.instance("states", state, Moments, "Moments, as collect gathers them")
     first = states[0]
     for state in states[1:]:
         for what in ("space", "policy", "support_size"):

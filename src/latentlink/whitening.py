@@ -134,7 +134,7 @@ class Whitener:
         self.condition_number_ = float(eigenvalues[-1] / eigenvalues[good][0])
 
     def _amount(self, n: int, d: int, standard: Any, correlation: FloatArray) -> float:
-        if self.shrinkage == "auto":
+        if isinstance(self.shrinkage, str) and self.shrinkage == "auto":
             return _safe_amount(n, d, standard, correlation)
         amount = _checks.number("shrinkage", self.shrinkage, low=0, high=1)
         if amount == 0 and n < 2 * d:

@@ -106,7 +106,7 @@ def neighbour_recall(
     {1: 0.0, 2: 1.0}
     """
     data = labelled(train_features, train_labels, test_features, test_labels)
-    sizes = [_checks.integer("ks", k, low=1, high=len(data.train)) for k in ks]
+    sizes = [_checks.integer("ks", k, low=1, high=len(data.train)) for k in _checks.sequence("ks", ks)]
     if not sizes:
         raise _checks.InvalidInput("ks is empty; needs at least one k.")
     _, rows = top_k(data.test, data.train, max(sizes), on_zero=on_zero)  # (m, k)

@@ -65,7 +65,9 @@ def linear_probe(
     1.0
     """
     data = labelled(train_features, train_labels, test_features, test_labels)
-    grid = [_checks.number("strengths", c, low=0, open_low=True) for c in strengths]
+    grid = [
+        _checks.number("strengths", c, low=0, open_low=True) for c in _checks.sequence("strengths", strengths)
+    ]
     if not grid:
         raise _checks.InvalidInput("strengths is empty; needs at least one number > 0.")
     share = _checks.number("validation", validation, low=0, high=0.5, open_low=True)

@@ -97,7 +97,7 @@ def retrieval(
     """
     q, c = (_checks.numpy_matrix(name, x) for name, x in [("queries", queries), ("corpus", corpus)])
     _checks.same_columns(queries=q, corpus=c)
-    depths = [_checks.integer("ks", k, low=1) for k in ks]
+    depths = [_checks.integer("ks", k, low=1) for k in _checks.sequence("ks", ks)]
     if not depths:
         raise _checks.InvalidInput("ks is empty; needs at least one depth.")
     gains = _gains(relevant, len(q), len(c))
@@ -147,6 +147,7 @@ def _places(ranks: IntArray, gains: FloatArray, k: int) -> FloatArray:
 
 def _gains(relevant: Any, n: int, m: int) -> list[tuple[IntArray, FloatArray]]:
     """Turn any form of `relevant` into (corpus rows, gains) for each query."""
+    relevant = _checks.sequence("relevant", relevant)
     if len(relevant) != n:
         raise _checks.InvalidInput(f"relevant has {len(relevant)} entries; needs {n}, one for each query.")
     found = []

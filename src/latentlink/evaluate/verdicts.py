@@ -268,7 +268,7 @@ def holm(p_values: Any) -> FloatArray:
 
 
 def _values(name: str, value: Any) -> FloatArray:
-    array = np.asarray(value, dtype=np.float64)
+    array = _checks.real(name, value)
     array = array[None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] < 2:
         raise _checks.InvalidInput(

@@ -36,7 +36,7 @@ def write_vectors(path: str | os.PathLike[str], vectors: Any, *, ids: Any = None
     InvalidInput
         The format cannot hold the ids, or an id repeats.
     """
-    target = Path(path)
+    target = _checks.path("path", path)
     suffix = _checks.one_of(f"the suffix of {target.name}", target.suffix.lower(), _WRITABLE)
     x = _checks.numpy_matrix("vectors", vectors)
     names = None if ids is None else _checks.unique_ids("ids", ids, rows=len(x))

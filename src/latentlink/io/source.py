@@ -136,7 +136,7 @@ def open_vectors(
     >>> file.rows, file.dimension, [len(batch.vectors) for batch in file.batches(batch_rows=2)]
     (5, 3, [2, 2, 1])
     """
-    file = Path(path)
+    file = _checks.path("path", path)
     suffix = file.suffix.lower()
     _checks.one_of(f"the suffix of {file.name}", suffix, SUFFIXES)
     file.stat()  # a missing file is an error that names it, whatever the format's library says

@@ -209,9 +209,14 @@ def _similarities(u: FloatArray, v: FloatArray, z: FloatArray) -> tuple[FloatArr
 
 
 def _tuples(name: str, value: tuple[Any, Any, Any]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    u = np.asarray(_checks.numpy_matrix(f"queries of {name}", value[0]), dtype=np.float64)
-    v = np.asarray(_checks.numpy_matrix(f"positives of {name}", value[1]), dtype=np.float64)
-    z = np.asarray(value[2], dtype=np.float64)
+    members = _checks.sequence(name, value)
+    if len(members) != 3:
+        raise _checks.InvalidInput(
+            f"{name} has {len(members)} members; needs queries, positives and negatives."
+        )
+    u = np.asarray(_checks.numpy_matrix(f"queries of {name}", members[0]), dtype=np.float64)
+    v = np.asarray(_checks.numpy_matrix(f"positives of {name}", members[1]), dtype=np.float64)
+    z = _checks.real(f"negatives of {name}", members[2])
     if u.shape != v.shape or z.ndim != 3 or z.shape[0] != u.shape[0] or z.shape[2] != u.shape[1] or not z.size:
         raise _checks.InvalidInput(
             f"{name} has shapes {u.shape}, {v.shape} and {z.shape}; needs (n, d), (n, d) and (n, k, d)."

@@ -263,7 +263,7 @@ def certify(
     >>> c.verdict, round(c.cross_entropy, 1), c.interval().high < 0
     ('trust', -1.7, True)
     """
-    link = Link.softmax(temperature) if link is None else link
+    link = Link.of(link, temperature)
     level = _level(level, 0.95)
     _checks.one_of("leaks", leaks, ["refuse", "exclude", "allow"])
     _checks.one_of("design", design, DESIGNS)

@@ -240,6 +240,9 @@ def combined_bound(
     k = _checks.integer("n_negatives", n_negatives, low=1)
     tau = _checks.number("temperature", temperature, low=0, open_low=True)
     delta = _checks.number("delta", delta, low=0, high=1, open_low=True)
+    radius = _checks.number("radius", radius, low=0)
+    if not (isinstance(lipschitz, float) and math.isinf(lipschitz)):  # unknown: the bound is then vacuous
+        lipschitz = _checks.number("lipschitz", lipschitz, low=0)
     span = loss_range(k, tau)
     tuples = _checks.integer("n", n, low=1) // (k + 1 if reused else 1)
     assumptions = [

@@ -94,14 +94,15 @@ def risk_curve(
     >>> bool(np.all(np.abs(curve.measured - curve.predicted) < 3 * curve.error))
     True
     """
-    link = Link.softmax(temperature) if link is None else link
+    link = Link.of(link, temperature)
     _checks.one_of("variant", variant, VARIANTS)
     q, p = check_pairs(queries, positives)
     candidates = Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
-    ks = np.array([_checks.integer("sizes", size, low=1, high=candidates.n) for size in sizes])
+    wanted = _checks.sequence("sizes", sizes)
+    ks = np.array([_checks.integer("sizes", size, low=1, high=candidates.n) for size in wanted])
     positive = np.asarray(link.logits(positive_similarities(q, p)))
-    order = np.random.default_rng(seed).permutation(candidates.n)
+    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(candidates.n)
     losses: list[list[FloatArray]] = [[] for _ in ks]
     parts = []
     for span, block in similarity_blocks(q, candidates, show=False):

@@ -128,14 +128,16 @@ def row_statistics(
     (array([-1.64]), array([-1.573]), array([-1.474]))
     """
     positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits), dtype=np.float64)
-    logits = np.asarray(negative_logits, dtype=np.float64)
+    logits = _checks.real("negative_logits", negative_logits)
     if logits.ndim != 2 or logits.shape[0] != positive.size:
         raise _checks.InvalidInput(
             f"negative_logits has shape {logits.shape}; needs ({positive.size}, k), a row for each query."
         )
+    if logits.size and not logits.max() < np.inf:
+        raise _checks.InvalidInput("negative_logits holds NaN or infinity; drop or mend the rows.")
     if groups is not None:
         logits = group_logits(logits, groups)
-    k = logits.shape[1] if n_negatives is None else n_negatives
+    k = logits.shape[1] if n_negatives is None else _checks.integer("n_negatives", n_negatives)
     if k < 2:
         raise _checks.InvalidInput(
             f"negative_logits has {k} negatives a row; needs at least 2. Widen the pool."
@@ -165,8 +167,9 @@ def upper_with_virtual(positive_logits: Any, negative_logits: Any, largest_logit
     >>> upper_with_virtual(np.array([2.0]), np.array([[0.0, 1.0, -1.0, 0.5]]), 2.0).round(3)
     array([-1.414])
     """
-    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits), dtype=np.float64)
     logits = np.asarray(_checks.numpy_matrix("negative_logits", negative_logits), dtype=np.float64)
+    n = logits.shape[0]
+    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits, length=n), dtype=np.float64)
     top = _checks.number("largest_logit", largest_logit, low=float(logits.max()))
     w = np.exp(logits - top)
     rest = (w.sum(axis=1, keepdims=True) - w + 1) / logits.shape[1]  # (n, k), mean weight without one, plus 1

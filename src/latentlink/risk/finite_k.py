@@ -41,7 +41,9 @@ def remainder(u: Any, order: int = 2) -> FloatArray:
     array([0.772589, 0.5     , 0.225347])
     """
     _checks.one_of("order", str(order), ["2", "4"])
-    value = np.asarray(u, dtype=np.float64)
+    value = _checks.real("u", u)
+    if not ((value > 0) & (value < np.inf)).all():
+        raise _checks.InvalidInput("u holds numbers that are not in (0, infinity); needs relative weights.")
     x = value - 1
     near = np.abs(x) < 0.2
     # Σ (−x)^j / (j + order), Horner; 26 terms leave 1e-18 at |x| = 0.2.

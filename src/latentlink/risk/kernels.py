@@ -49,6 +49,7 @@ def search_kernel(queries: Any, pool: Any, *, link: Link) -> FloatArray:
     array([[0.731, 0.269],
            [0.269, 0.731]])
     """
+    _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
     q, candidates = Vectors.of("queries", queries), Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
     parts = []
@@ -84,6 +85,7 @@ def search_cross_entropies(queries: Any, positives: Any, pool: Any, *, link: Lin
     >>> search_cross_entropies(np.eye(2), np.eye(2), -np.eye(2), link=Link.softmax(1.0)).round(3)
     array([-0.691, -0.691])
     """
+    _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
     q, p = check_pairs(queries, positives)
     candidates = Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
@@ -119,6 +121,7 @@ def extrapolate_corpus(
     >>> value < -1.02848, bound > 100
     (True, True)
     """
+    measured = _checks.number("cost", cost)
     k = _checks.integer("n_negatives", n_negatives, low=1)
     m = _checks.integer("corpus", corpus, low=2)
     v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
@@ -129,7 +132,7 @@ def extrapolate_corpus(
         tau = _checks.number("temperature", temperature, low=0, open_low=True)
         bound = 0.0 if m == k + 1 else float(np.exp(min(2 / tau, 700.0))) * (1 / k + 1 / (m - 1))
     trusted = min(k, m - 1) >= ruled_from(v, r, variant="corpus")
-    return SearchCost(float(cost + there - here), bound, trusted)
+    return SearchCost(float(measured + there - here), bound, trusted)
 
 
 def self_normalised_error(temperature: float, chi2: float, corpus: int) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from latentlink import _checks
-from latentlink._arrays import to_numpy
 
 # Layers that move no two inputs apart and map 0 to 0 (dropout and flatten as in evaluation).
 _HARMLESS = (
@@ -77,11 +76,12 @@ def lipschitz_of_weights(
     b = _checks.number("radius", radius, low=0)
     x = _checks.number("input_norm", input_norm, low=0)
     nu = _checks.number("least_norm", least_norm, low=0, open_low=True)
-    if not weights:
+    layers = _checks.sequence("weights", weights)
+    if not layers:
         raise _checks.InvalidInput("weights is empty; needs at least one layer.")
     spectral, count = [], 0
-    for value in weights:
-        w = np.asarray(to_numpy(value), dtype=np.float64)
+    for value in layers:
+        w = _checks.real("weights", value)
         if w.ndim not in (2, 4):
             raise _checks.InvalidInput(f"weights holds shape {w.shape}; needs (out, in) or (out, in, h, w).")
         spread = math.sqrt(w.shape[2] * w.shape[3]) if w.ndim == 4 else 1.0

@@ -92,9 +92,7 @@ def negatives_needed(
     >>> int(inside) > 10 * int(outside), inside.trusted
     (True, True)
     """
-    link = Link.softmax(temperature) if link is None else link
-    tolerance = _checks.number("tolerance", tolerance, low=0, open_low=True)
-    _checks.one_of("variant", variant, VARIANTS)
+    link = Link.of(link, temperature)
     q, p = check_pairs(queries, positives)
     candidates = Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
@@ -103,6 +101,9 @@ def negatives_needed(
 
 def negatives_for(rows: RowStatistics, tolerance: float, *, variant: str = "inside") -> Needed:
     """Answer `negatives_needed` from statistics at hand."""
+    _checks.instance("rows", rows, RowStatistics, "RowStatistics, as row_statistics makes them")
+    tolerance = _checks.number("tolerance", tolerance, low=0, open_low=True)
+    _checks.one_of("variant", variant, VARIANTS)
     third = rows.third if bool(np.isfinite(rows.third).all()) else None
     count = smallest_size(rows.variance, rows.ratio, tolerance, variant=variant, third=third)
     judged = judge_rows(rows)
@@ -155,6 +156,7 @@ def pairs_needed(
     4
     """
     width = _checks.number("half_width", half_width, low=0, open_low=True)
+    level = _checks.number("level", level, low=0, high=1, open_low=True)
     c = certify(queries, positives, pool, temperature, level, link=link, leaks="allow", progress=False)
     z = NormalDist().inv_cdf((1 + level) / 2)
     count = math.ceil(2 * (z / width * c.query_error) ** 2 * c.n_pairs)

@@ -73,7 +73,7 @@ def shift_bounds(oscillation: Any) -> ShiftBounds:
     >>> round(float(bounds.kl), 4), round(float(bounds.total_variation), 4), round(float(bounds.chi2), 3)
     (1.6698, 0.7616, 13.154)
     """
-    x = np.asarray(oscillation, dtype=np.float64)
+    x = _checks.real("oscillation", oscillation)
     if not np.isfinite(x).all() or (x < 0).any():
         raise _checks.InvalidInput(f"oscillation is {oscillation!r}; needs numbers >= 0.")
     tiny = np.maximum(x, 1e-8)
@@ -111,7 +111,7 @@ def measure_shift(queries: Any, pool: Any, temperature: float = 0.1, *, link: Li
     >>> bool((shift.kl <= shift.bounds.kl).all() and shift.bounds.kl.max() <= shift.universal.kl)
     True
     """
-    link = Link.softmax(temperature) if link is None else link
+    link = Link.of(link, temperature)
     q, candidates = Vectors.of("queries", queries), Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
     if candidates.n < 2:

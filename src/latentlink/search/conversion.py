@@ -14,7 +14,7 @@ from typing import Any
 from latentlink import _checks, _files
 from latentlink._processes import Runner, run_here
 from latentlink.io import BATCH_ROWS, SHARD_ROWS, HashingStream, arrow_writer, open_vectors
-from latentlink.search.gate import Space
+from latentlink.search.gate import Space, shared
 
 FORMAT = 2
 
@@ -172,7 +172,9 @@ def convert(
         `folder` holds another conversion, another process is converting into it, a row is not finite, or some
         files have ids and others none.
     """
-    out = Path(folder).resolve()
+    folder = _checks.path("folder", folder)
+    out = folder.resolve()
+    shared(space)
     _checks.one_of("source", source, space.names)
     if target is not None:
         _checks.one_of("target", target, space.names)
@@ -195,10 +197,10 @@ def convert(
         "quarantine": quarantine,
         "files": inputs,
     }
-    with _prepared(Path(folder), plan):
+    with _prepared(folder, plan):
         records = [json.loads(record) for record in run(tasks)]
         _files.write_json(out / "manifest.json", {**plan, "shards": records})
-    return Conversion(Path(folder), tuple(records))
+    return Conversion(folder, tuple(records))
 
 
 def _cut(
@@ -213,7 +215,7 @@ def _cut(
     inputs: list[dict[str, Any]] = []
     with_ids: dict[bool, Path] = {}
     number = 0
-    for path in map(Path, files):
+    for path in _checks.paths("files", files):
         file = open_vectors(path, **columns)
         if file.dimension != space.dimension(source):
             raise _checks.InvalidInput(
@@ -259,16 +261,15 @@ def _prepared(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
 
 def read_conversion(folder: str | os.PathLike[str], *, verify: bool = True) -> Conversion:
     """Open a finished conversion, checking the SHA-256 of every shard unless told not to."""
-    path = Path(folder) / "manifest.json"
+    folder = _checks.path("folder", folder)
+    path = folder / "manifest.json"
     if not path.exists():
         raise _checks.InvalidInput(f"{folder} holds no finished conversion; run convert again to finish it.")
     shards = _files.read_json(path)["shards"]
     for shard in shards:
-        if verify and _files.sha256(Path(folder) / shard["name"]) != shard["sha256"]:
-            raise _checks.InvalidInput(
-                f"{Path(folder) / shard['name']} differs from its checksum; convert again."
-            )
-    return Conversion(Path(folder), tuple(shards))
+        if verify and _files.sha256(folder / shard["name"]) != shard["sha256"]:
+            raise _checks.InvalidInput(f"{folder / shard['name']} differs from its checksum; convert again.")
+    return Conversion(folder, tuple(shards))
 
 
 def _ends(path: Path) -> str:

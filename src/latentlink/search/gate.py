@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ FloatArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Ids: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
+@runtime_checkable
 class Space(Protocol):
     """What an index asks of a shared space; `latentlink.spaces.RelativeSpace` is one."""
 
@@ -58,6 +59,7 @@ class Gate:
         """Make the door of a new index that begins with these vectors."""
         if space is None:
             return cls(None, named(source), int(vectors.shape[1]))
+        shared(space)
         return cls(space, None)
 
     def admit(self, name: str, vectors: Any, source: str | None, *, check: bool = True) -> FloatArray:
@@ -152,9 +154,14 @@ class Gate:
         return cls(space, None)
 
 
+def shared(space: Any) -> None:
+    """Raise when `space` is no shared space."""
+    _checks.instance("space", space, Space, "a RelativeSpace: fit one, or load_space")
+
+
 def named(source: str | None) -> str:
     """Return the name of an encoder, which must be given."""
-    if not source:
+    if not isinstance(source, str) or not source:
         raise _checks.InvalidInput("source is missing; needs the name of the encoder that made the vectors.")
     return source
 

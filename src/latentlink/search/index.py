@@ -300,7 +300,7 @@ class Index:
         InvalidInput
             Another process is writing there, something else stands there, or it has changed since loading.
         """
-        target = Path(path)
+        target = _checks.path("path", path)
         with _files.locked(target):
             generation = saved.generation_of(target)
             if generation and not overwrite:
@@ -324,9 +324,10 @@ class Index:
             The space in which the index was built. The one saved with the index when left out; passing one
             to which encoders were added since lets these search too.
         """
+        path = _checks.path("path", path)
         parts, generation = saved.read(path, space)
         index = cls(**parts)
-        index._origin = (Path(path).resolve(), generation)
+        index._origin = (path.resolve(), generation)
         return index
 
     @classmethod
@@ -339,7 +340,7 @@ class Index:
         InvalidInput
             At once, when another process holds the lock.
         """
-        target = Path(path)
+        target = _checks.path("path", path)
         with _files.locked(target):
             index = cls.load(target, space=space)
             yield index

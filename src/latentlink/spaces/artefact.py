@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,7 @@ def load_space(folder: str | os.PathLike[str]) -> RelativeSpace:
     """
     from safetensors.numpy import load_file
 
-    path = Path(folder)
+    path = _checks.path("folder", folder)
     record = read_json(path / "space.json")
     if not isinstance(record, dict) or record.get("format") != _FORMAT:
         raise _checks.InvalidInput(

@@ -136,6 +136,9 @@ def audit(
     (array([1]), array([2]), ['a'], False)
     """
     names = None if ids is None else np.asarray(ids)
+    rows = np.shape(embeddings)[:1]
+    if names is not None and names.shape != rows:
+        raise _checks.InvalidInput(f"ids has shape {names.shape}; needs {rows}, one id for each row.")
     return audit_batches([(names, embeddings)], strangers=strangers_to(space, source))
 
 
@@ -231,6 +234,9 @@ def strangers_to(space: RelativeSpace | None, source: str | None, *, unit: bool 
     """
     if space is None:
         return None
+    from latentlink.spaces.relative import known_space
+
+    known_space(space)
     if source is None:
         raise _checks.InvalidInput(f"source is missing; needs one of {', '.join(map(repr, space.names))}.")
     _checks.one_of("source", source, space.names)

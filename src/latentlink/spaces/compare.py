@@ -83,18 +83,18 @@ def compare_maps(
     >>> result.mean("shuffled") < 0.2
     True
     """
-    data = {str(name): _checks.numpy_matrix(str(name), x, min_rows=4) for name, x in spaces.items()}
-    if len(data) < 2:
-        raise _checks.InvalidInput(f"spaces has {len(data)} encoder; a comparison needs at least 2.")
-    _checks.same_rows(**data)
+    data = _paired(spaces, min_rows=4)
     if certify_at is not None:
         _checks.integer("certify_at", certify_at, low=2)
         if csls:
             raise _checks.InvalidInput(
                 "csls is True with certify_at: only plain cosine is certified. Pass one."
             )
-    for method in methods:
+    wanted = [
         _checks.one_of("methods", method, (*METHODS, *EXTRA_METHODS))
+        for method in _checks.sequence("methods", methods)
+    ]
+    _checks.integer("n_anchors", n_anchors, low=1)
     n = next(iter(data.values())).shape[0]
     held = _held_out(holdout, n, seed)
     kept = np.setdiff1d(np.arange(n), held)
@@ -105,7 +105,7 @@ def compare_maps(
     if n_anchors > largest:
         notes.append(f"n_anchors lowered from {n_anchors} to {largest}: {kept.size} fitted items allow no more")
     scores: list[MapScore] = []
-    for method in methods:
+    for method in wanted:
         if method == "param-wip" and not _has_torch():
             notes.append('param-wip left out: it needs torch (pip install "latentlink[torch]")')
             continue
@@ -117,13 +117,29 @@ def compare_maps(
     return MapComparison(tuple(scores), kept.size, held.size, tuple(notes))
 
 
+def _paired(spaces: Mapping[str, Any], min_rows: int) -> dict[str, FloatArray]:
+    """Check the arrays of two encoders or more, row j the same item in each."""
+    given = _checks.named("spaces", spaces)
+    if len(given) < 2:
+        raise _checks.InvalidInput(f"spaces has {len(given)} encoder; a comparison needs at least 2.")
+    data = {name: _checks.numpy_matrix(name, x, min_rows=min_rows) for name, x in given.items()}
+    _checks.same_rows(**data)
+    return data
+
+
 def evaluate_space(
     space: RelativeSpace, spaces: Mapping[str, Any], *, csls: Mapping[str, Any] | None = None
 ) -> MapComparison:
     """Do `RelativeSpace.evaluate`."""
-    test = {name: _checks.numpy_matrix(str(name), x) for name, x in spaces.items()}
-    _checks.same_rows(**test)
-    fit = None if csls is None else {name: _checks.numpy_matrix(str(name), x) for name, x in csls.items()}
+    test = _paired(spaces, min_rows=1)
+    fit = None
+    if csls is not None:
+        fit = {name: _checks.numpy_matrix(name, x) for name, x in _checks.named("csls", csls).items()}
+        missing = sorted(test.keys() - fit.keys())
+        if missing:
+            raise _checks.InvalidInput(
+                f"csls lacks {', '.join(map(repr, missing))}; needs rows of every encoder."
+            )
     scores = _search("space", encoder_route(space), fit, test, float("nan"))
     rows = next(iter(test.values())).shape[0]
     return MapComparison(tuple(scores), int(space.ids_.size), rows)
@@ -152,14 +168,15 @@ def learning_curve(
     -------
     tuple of MapComparison, one for each size
     """
-    n = next(iter(spaces.values())).shape[0]
+    data = _paired(spaces, min_rows=4)
+    n = next(iter(data.values())).shape[0]
     held = _held_out(holdout, n, seed)
     kept = np.random.default_rng(seed).permutation(np.setdiff1d(np.arange(n), held))
     results = []
-    for size in sizes:
+    for size in _checks.sequence("sizes", sizes):
         _checks.integer("sizes", size, low=4, high=kept.size)
         rows = np.concatenate([kept[:size], held])
-        part = {name: x[rows] for name, x in spaces.items()}
+        part = {name: x[rows] for name, x in data.items()}
         at = np.arange(size, rows.size)
         results.append(
             compare_maps(part, holdout=at, methods=methods, n_anchors=n_anchors, csls=csls, seed=seed)

@@ -167,18 +167,21 @@ def _match_columns(x: FloatArray, probes: FloatArray) -> np.ndarray[Any, Any]:
 
 
 def _profile(space: RelativeSpace, source: str) -> Profile:
+    from latentlink.spaces.relative import known_space
+
+    known_space(space)
     _checks.one_of("source", source, space.names)
     return space.encoders_[source].profile
 
 
 def _rows(embeddings: Any, profile: Profile, least: int = 1) -> FloatArray:
-    x = _checks.matrix("embeddings", embeddings, columns=profile.mean.size, min_rows=least)
-    return np.asarray(x, dtype=np.float64)
+    x = _checks.numpy_matrix("embeddings", embeddings, columns=profile.mean.size, min_rows=least)
+    return x.astype(np.float64, copy=False)
 
 
 def _threshold(profile: Profile, false_alarms: float) -> float:
     allowed = [round(1 - level, 3) for level in LEVELS if level > 0.9]
-    if false_alarms not in allowed:
+    if _checks.number("false_alarms", false_alarms) not in allowed:
         raise _checks.InvalidInput(
             f"false_alarms is {false_alarms}; needs one of {', '.join(map(str, allowed))}."
         )

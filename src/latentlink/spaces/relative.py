@@ -127,10 +127,11 @@ class RelativeSpace:
         """
         self._check()
         self.kind_ = self.anchors if isinstance(self.anchors, str) else "given"
-        states = {str(name): value for name, value in spaces.items() if isinstance(value, Moments)}
+        spaces = _checks.named("spaces", spaces)
+        states = {name: value for name, value in spaces.items() if isinstance(value, Moments)}
         if states:
             spaces, ids = _supports(spaces, states)
-        arrays: dict[str, FloatArray] = {str(name): _double(name, value) for name, value in spaces.items()}
+        arrays: dict[str, FloatArray] = {name: _double(name, value) for name, value in spaces.items()}
         support = gather(arrays, ids, seen_by=self._seen_by(seen_by))
         places, self.ids_ = support.places, support.ids
         self.matched_ = {name: (places[name].size, x.shape[0]) for name, x in arrays.items()}
@@ -258,7 +259,7 @@ class RelativeSpace:
         """Write the space to a folder, atomically; see `latentlink.load_space`."""
         from latentlink.spaces.artefact import save_space
 
-        save_space(self, folder)
+        save_space(self, _checks.path("folder", folder))
 
     def _check(self) -> None:
         _checks.integer("n_anchors", self.n_anchors, low=1)
@@ -388,6 +389,11 @@ def _supports(
         {name: state.support_vectors for name, state in states.items()},
         {name: state.support_ids for name, state in states.items()},
     )
+
+
+def known_space(space: Any) -> None:
+    """Raise when `space` is no RelativeSpace."""
+    _checks.instance("space", space, RelativeSpace, "a RelativeSpace: fit one, or load_space")
 
 
 def _double(name: str, value: Any) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from latentlink import _checks
 from latentlink._metrics import Interval, bootstrap_interval
-from latentlink.spaces.relative import RelativeSpace
+from latentlink.spaces.relative import RelativeSpace, known_space
 
 FloatArray = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
@@ -74,8 +74,10 @@ class Head:
     ) -> None:
         self.scaling = _checks.one_of("scaling", scaling, ["common", "each"])
         self.kind = _checks.one_of("kind", kind, ["linear", "mlp"])
+        if not (isinstance(strength, str) and strength == "auto"):
+            _checks.number("strength", strength, low=0, open_low=True)
         self.strength = strength
-        self.seed = seed
+        self.seed = _checks.integer("seed", seed, high=2**32 - 1)
 
     def fit(self, relative: Any, labels: Any) -> Head:
         """Train on (n, k) vectors and (n,) labels."""
@@ -96,9 +98,7 @@ class Head:
             ]
             self.strength_ = STRENGTHS[int(np.argmax(scores))]
         else:
-            self.strength_ = (
-                1.0 if self.strength == "auto" else _checks.number("strength", self.strength, low=0)
-            )
+            self.strength_ = 1.0 if self.strength == "auto" else float(self.strength)
         self.model_ = self._model(self.strength_).fit(z, y)
         return self
 
@@ -146,12 +146,18 @@ def measure_stitch(
     -------
     StitchReport
     """
+    known_space(space)
+    train, test = _checks.named("train", train), _checks.named("test", test)
     _checks.one_of("source", source, train)
     y = np.asarray(test_labels)
     head = Head(kind, seed=seed).fit(space.encode(train[source], source=source), labels)
     stitched, own, intervals = {}, {}, {}
     for name, x in test.items():
         predicted = head.predict(space.encode(x, source=name))
+        if y.shape != predicted.shape:
+            raise _checks.InvalidInput(
+                f"test_labels has shape {y.shape}; needs {predicted.shape}, one for each row."
+            )
         stitched[name] = macro_f1(y, predicted)
         codes = np.stack([np.unique(np.concatenate([y, predicted]), return_inverse=True)[1]], axis=0)[0]
         pairs = np.column_stack([codes[: y.size], codes[y.size :]])
@@ -186,7 +192,10 @@ def carry_threshold(threshold: float, source_similarities: Any, target_similarit
         np.asarray(_checks.numpy_vector("source_similarities", source_similarities), dtype=np.float64)
     )
     target = np.asarray(_checks.numpy_vector("target_similarities", target_similarities), dtype=np.float64)
-    level = np.interp(threshold, source, np.linspace(0, 1, source.size))
+    if not source.size or not target.size:
+        raise _checks.InvalidInput("source_similarities or target_similarities is empty; needs both.")
+    limit = _checks.number("threshold", threshold)
+    level = np.interp(limit, source, np.linspace(0, 1, source.size))
     return float(np.quantile(target, level))
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from latentlink._processes import Runner, run_here
 from latentlink._progress import track
 from latentlink.io import BATCH_ROWS, SHARD_ROWS, arrow_writer, open_vectors, read_vectors, write_vectors
 from latentlink.moments import Moments, collect, merge
-from latentlink.spaces.relative import RelativeSpace
+from latentlink.spaces.relative import RelativeSpace, known_space
 
 PathLike = str | os.PathLike[str]
 
@@ -81,9 +80,11 @@ def fit_files(
     shard_rows, batch_rows, run
         See `file_moments`.
     """
+    known_space(space)
+    _checks.instance("files", files, Mapping, "a mapping of encoder name to paths")
     tasks = {
-        name: _gathering(name, paths, "none", support_size, 1, shard_rows, batch_rows)
-        for name, paths in files.items()
+        str(name): _gathering(str(name), some, "none", support_size, 1, shard_rows, batch_rows)
+        for name, some in files.items()
     }
     # All encoders' tasks at once, so that workers are not idle at the end of each; results come in order.
     results = iter(run([task for some in tasks.values() for task in some]))
@@ -123,6 +124,8 @@ def encode_file(
     int
         Rows written.
     """
+    known_space(space)
+    target_path = _checks.path("out", out)
     file = open_vectors(path)
 
     def convert(vectors: Any) -> Any:
@@ -131,7 +134,7 @@ def encode_file(
             return space.encode(x, source=source)
         return space.translate(x, source=source, target=target)
 
-    if Path(out).suffix.lower() != ".arrow":
+    if target_path.suffix.lower() != ".arrow":
         vectors, ids = read_vectors(path)
         write_vectors(out, convert(vectors), ids=ids)
         return len(vectors)
@@ -189,11 +192,12 @@ def _gathering(
     shard_rows: int,
     batch_rows: int,
 ) -> list[_Gather]:
+    _checks.instance("space", space, str, "the name of an encoder")
     _checks.integer("batch_rows", batch_rows, low=1)
     _checks.integer("shard_rows", shard_rows, low=batch_rows)
     tasks: list[_Gather] = []
     shift, number = None, 0
-    for path in map(Path, files):
+    for path in _checks.paths("files", files):
         file = open_vectors(path)
         if shift is None and file.rows:
             first = next(file.batches(batch_rows=batch_rows)).vectors

@@ -68,7 +68,7 @@ def fit_ridge(source: Any, target: Any, *, strength: str | float = "auto", seed:
     True
     """
     x, y = _pair(source, target)
-    if strength == "auto":
+    if isinstance(strength, str) and strength == "auto":
         strength = _best_strength(x, y, seed)
     amount = _checks.number("strength", strength, low=0)
     return _ridge(x, y, [amount])[0]
@@ -114,10 +114,10 @@ def fit_low_rank(
     """
     x, y = _pair(source, target)
     largest = min(x.shape[1], y.shape[1])
-    if strength == "auto":
+    if isinstance(strength, str) and strength == "auto":
         strength = _best_strength(x, y, seed)
     amount = _checks.number("strength", strength, low=0)
-    if rank == "auto":
+    if isinstance(rank, str) and rank == "auto":
         rank = _best_rank(x, y, amount, largest, seed)
     limit = _checks.integer("rank", rank, low=1, high=largest)
     return _truncated(x, _ridge(x, y, [amount])[0], [limit])[0]
@@ -173,8 +173,9 @@ def cca_from(
 ) -> tuple[AffineMap, AffineMap]:
     """Do `fit_cca` with whiteners and whitened rows that are at hand."""
     u, correlation, vt = np.linalg.svd(z.T @ w / (z.shape[0] - 1), full_matrices=False)
-    k = min(n_components or correlation.size, correlation.size)
-    weight = np.minimum(correlation[:k], 1.0) ** power
+    k = correlation.size if n_components is None else _checks.integer("n_components", n_components, low=1)
+    k = min(k, correlation.size)
+    weight = np.minimum(correlation[:k], 1.0) ** _checks.number("power", power, low=0)
     origin = np.zeros(k)
     return (
         AffineMap(first.mean_, first.matrix_ @ (u[:, :k] * weight), origin, "cca"),
@@ -200,7 +201,7 @@ def _best_rank(x: FloatArray, y: FloatArray, strength: float, largest: int, seed
 
 def _split(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Row numbers of a held-out fifth, and of the others."""
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(n)
     return order[: max(1, n // 5)], order[max(1, n // 5) :]
 
 

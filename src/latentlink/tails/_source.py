@@ -77,7 +77,7 @@ class Source:
         rows = np.arange(n)
         if n_queries is not None:
             taken = _checks.integer("n_queries", n_queries, low=1, high=n)
-            rows = np.sort(np.random.default_rng(seed).choice(n, taken, replace=False))
+            rows = np.sort(np.random.default_rng(_checks.integer("seed", seed)).choice(n, taken, replace=False))
         return cls(
             queries=queries,
             corpus=candidates,
@@ -156,6 +156,10 @@ def _labels(
     if same is None:
         return None
     pair = same if isinstance(same, tuple) else (same, same)
+    if len(pair) != 2:
+        raise _checks.InvalidInput(
+            f"same has {len(pair)} members; needs labels, or a pair: of the queries and of the candidates."
+        )
     queries, candidates = to_numpy(pair[0]), to_numpy(pair[1])
     if queries.shape != (n,) or candidates.shape != (width,):
         both = f"({n},)" if own else f"a pair of shapes ({n},) and ({width},)"

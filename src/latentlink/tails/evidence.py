@@ -97,6 +97,7 @@ def weigh(tail: Tail) -> Evidence:
     >>> bool(np.median(weigh(take_tail(similarities=s, duplicate_gap=0)).bounded) > 2)
     True
     """
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
     y = np.asarray(to_numpy(tail.excesses), dtype=np.float64)
     k = tail.counts.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

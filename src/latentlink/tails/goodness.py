@@ -81,6 +81,8 @@ def goodness(fit: TailFit, *, seed: int = 0) -> Goodness:
     >>> bool((goodness(fit_tail(Tail.of(y, np.zeros(3)), "zhang_stephens")).p_anderson_darling < 0.05).all())
     True
     """
+    _checks.instance("fit", fit, TailFit, "a TailFit, as fit_tail makes it")
+    seed = _checks.integer("seed", seed)
     excesses = np.asarray(to_numpy(fit.tail.excesses), dtype=np.float64)
     xi, sigma = (np.asarray(to_numpy(x), dtype=np.float64) for x in (fit.xi, fit.sigma))
     counts = np.where(np.isfinite(xi), fit.tail.counts, 0)
@@ -109,7 +111,9 @@ def forward_stop(p: Any) -> FloatArray:
     >>> forward_stop([0.001, 0.01, 0.2]).round(6)
     array([0.001001, 0.005525, 0.078065])
     """
-    values = np.asarray(p, dtype=np.float64)
+    values = _checks.real("p", p)
+    if ((values < 0) | (values > 1)).any():
+        raise _checks.InvalidInput("p holds numbers outside [0, 1]; needs p-values.")
     with np.errstate(divide="ignore"):
         return np.asarray(np.cumsum(-np.log1p(-values)) / np.arange(1, values.size + 1))
 
@@ -139,11 +143,15 @@ def choose_threshold(
     2020). On pooled pairs the tests take pairs as independent and reject too often where points share many
     pairs.
     """
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
     least = int(tail.counts[tail.counts > 0].min(initial=tail.tail_size))
     if sizes is None:
         high = max(least - 1, 17)
         sizes = np.unique(np.round(np.geomspace(16, high, 8)).astype(int))
-    tried = np.unique(np.atleast_1d(np.asarray(sizes, dtype=np.int64)))[::-1]
+    level = _checks.number("level", level, low=0, high=1)
+    if not np.size(sizes):
+        raise _checks.InvalidInput("sizes is empty; needs at least one tail size.")
+    tried = np.unique([_checks.integer("sizes", k, low=1) for k in np.atleast_1d(sizes)])[::-1]
     if tried[-1] < 8 or tried[0] >= least:
         raise _checks.InvalidInput(
             f"sizes go from {tried[-1]} to {tried[0]} but the tail has {least} exceedances; "

@@ -207,9 +207,11 @@ def maxima_by_size(
     >>> [fit.block_size for fit in maxima_by_size(x, (64, 256))]
     [64, 256]
     """
-    taken = min(n_queries, int(embeddings.shape[0])) if n_queries is not None else None
-    source = Source.make(embeddings, None, None, "cosine", None, None, duplicate_gap, 1.0, taken, seed)
-    wanted = [_checks.integer("sizes", k, low=8) for k in sizes if k < source.width]
+    x = _checks.matrix("embeddings", embeddings)
+    taken = None if n_queries is None else min(_checks.integer("n_queries", n_queries, low=1), int(x.shape[0]))
+    source = Source.make(x, None, None, "cosine", None, None, duplicate_gap, 1.0, taken, seed)
+    asked = [_checks.integer("sizes", k, low=1) for k in _checks.sequence("sizes", sizes)]
+    wanted = [_checks.integer("sizes", k, low=8) for k in asked if k < source.width]
     if not wanted:
         raise _checks.InvalidInput(
             f"sizes are all above the {source.width - 1} candidates; needs smaller ones."

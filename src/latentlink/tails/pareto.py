@@ -237,6 +237,7 @@ def fit_tail(tail: Tail, estimator: str = "endpoint") -> TailFit:
     >>> fit_tail(Tail.of([[0.9, 0.8, 0.6]], threshold=[0.5])).xi.round(4)
     array([-0.9163])
     """
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
     _checks.one_of("estimator", estimator, ESTIMATORS)
     if estimator == "endpoint":
         return _fit_endpoint(tail)

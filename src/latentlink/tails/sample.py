@@ -245,6 +245,10 @@ def _largest(source: Source, size: int) -> Tail:
                 f"tail_size is {size} but row {rows[short[0]]} has {n_candidates[short[0]]} finite "
                 "similarities; lower tail_size or add candidates."
             )
+        if size >= source.width:  # and so all rows are missing
+            raise _checks.InvalidInput(
+                f"tail_size is {size} but there are {source.width} candidates; lower tail_size or add candidates."
+            )
         top = _top(block, size + 1)  # (b, k + 1)
         if missing.any():
             top[like(missing, top)] = np.nan

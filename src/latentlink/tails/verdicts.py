@@ -127,6 +127,7 @@ def judge(tail: Tail, *, level: float = 0.1) -> Verdict:
     >>> judge(take_tail(similarities=s, duplicate_gap=0)).call
     'bounded'
     """
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
     level = _checks.number("level", level, low=0, high=1, open_low=True)
     statistic = to_numpy(greenwood(tail.excesses, tail.counts)).astype(np.float64)
     p_bounded, p_heavy, p_normal = (np.full(statistic.shape, np.nan) for _ in range(3))
@@ -204,6 +205,8 @@ def endpoint_test(tail: Tail, *, level: float = 0.05) -> EndpointTest:
     >>> endpoint_test(take_tail(similarities=s)).rejected > 80
     True
     """
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    level = _checks.number("level", level, low=0, high=1, open_low=True)
     if tail.endpoint is None:
         raise _checks.InvalidInput("tail has no endpoint; give take_tail the one to test.")
     values = np.asarray(to_numpy(tail.values), dtype=np.float64)

@@ -55,7 +55,7 @@ def positive_choices(
     n = q.shape[0]
     if n < 3:
         raise _checks.InvalidInput(f"queries has {n} rows; needs at least 3.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_checks.integer("seed", seed))
     rows = _drawn(n, n_queries, rng)
     size = min(_checks.integer("n_negatives", n_negatives, low=1), n - 1)
     s = q[rows] @ p.T  # (b, n)
@@ -100,11 +100,17 @@ def view_choices(
     q, c = _units(queries, corpus)
     v, _ = _units(second_view, corpus)
     _checks.same_rows(queries=q, second_view=v)
-    rows = _drawn(q.shape[0], n_queries, np.random.default_rng(seed))
+    rows = _drawn(q.shape[0], n_queries, np.random.default_rng(_checks.integer("seed", seed)))
     size = _checks.integer("n_candidates", n_candidates, low=2, high=c.shape[0] - 1)
     first, second = q[rows] @ c.T, v[rows] @ c.T
     if exclude is not None:
-        first[np.arange(rows.size), np.asarray(exclude)[rows]] = -np.inf
+        own = np.asarray(exclude)
+        if own.shape != (q.shape[0],) or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= c.shape[0]:
+            raise _checks.InvalidInput(
+                f"exclude has shape {own.shape} of {own.dtype}; needs ({q.shape[0]},) rows of the corpus, from 0 "
+                f"to {c.shape[0] - 1}."
+            )
+        first[np.arange(rows.size), own[rows]] = -np.inf
     top = np.argpartition(first, -size, axis=1)[:, -size:]
     return ChoiceSets(
         np.take_along_axis(first, top, axis=1), np.take_along_axis(second, top, axis=1).argmax(axis=1)
@@ -118,6 +124,5 @@ def _units(queries: Array, others: Array) -> tuple[FloatArray, FloatArray]:
 
 
 def _drawn(n: int, wanted: int | None, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-    if wanted is None or wanted >= n:
-        return np.arange(n)
-    return np.sort(rng.choice(n, _checks.integer("n_queries", wanted, low=1), replace=False))
+    size = n if wanted is None else _checks.integer("n_queries", wanted, low=1)
+    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))

@@ -116,16 +116,19 @@ def fit(
     """
     from latentlink.spaces import RelativeSpace
 
-    place = Path(folder)
+    place = _checks.path("folder", folder)
+    for what, name in (("old", old), ("new", new)):
+        _checks.instance(what, name, str, "the name of an encoder")
     _checks.one_of("direction", direction, DIRECTIONS)
     share = _checks.number("holdout", holdout, low=0, high=1, open_low=True)
     if old == new:
         raise _checks.InvalidInput(f"old and new are both {old!r}; needs two names.")
     if (place / "migration.json").exists():
         raise _checks.InvalidInput(f"{folder} holds a migration already; pick another folder.")
-    x, y = _checks.matrix("pairs_old", pairs_old, min_rows=20), _checks.matrix("pairs_new", pairs_new)
+    x = _checks.numpy_matrix("pairs_old", pairs_old, min_rows=20)
+    y = _checks.numpy_matrix("pairs_new", pairs_new)
     _checks.same_rows(pairs_old=x, pairs_new=y)
-    order = np.random.default_rng(seed).permutation(len(x))
+    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(len(x))
     held, kept = order[: max(2, round(share * len(x)))], order[max(2, round(share * len(x))) :]
     space = RelativeSpace(n_anchors=n_anchors, seed=seed).fit({old: x[kept], new: y[kept]})
     place.mkdir(parents=True, exist_ok=True)
@@ -136,15 +139,21 @@ def fit(
     return record(state, "fit", pairs=len(kept), held_out=len(held), fingerprint=space.fingerprint())
 
 
+def known_migration(migration: Any) -> None:
+    """Raise when `migration` is none."""
+    _checks.instance("migration", migration, Migration, "a Migration, as fit or open_migration gives it")
+
+
 def open_migration(folder: str | os.PathLike[str]) -> Migration:
     """Read the state of a migration."""
-    path = Path(folder) / "migration.json"
+    folder = _checks.path("folder", folder)
+    path = folder / "migration.json"
     if not path.exists():
         raise _checks.InvalidInput(f"{folder} holds no migration; begin one with `migrate fit`.")
     kept = _files.read_json(path)
     if kept.pop("format") != FORMAT:
         raise _checks.InvalidInput(f"{path} is of another version; begin the migration again.")
-    return Migration(folder=Path(folder), **{**kept, "events": tuple(kept["events"])})
+    return Migration(folder=folder, **{**kept, "events": tuple(kept["events"])})
 
 
 def convert_corpus(
@@ -156,6 +165,7 @@ def convert_corpus(
 
     `options` are those of `latentlink.search.convert`. A query-side migration has nothing to convert.
     """
+    known_migration(migration)
     if migration.direction == "query":
         raise _checks.InvalidInput(
             'direction is "query": the corpus stays as it is; translate the queries instead.'
@@ -190,6 +200,7 @@ def run_shadow(
     See `shadow` for the arguments. Without queries the held-out items search for themselves; they are easy, so a
     gate should rest on real ones.
     """
+    known_migration(migration)
     if (corpus_old is None) != (corpus_new is None) or (queries_new is None) != (relevant is None):
         raise _checks.InvalidInput(
             "corpus_old and corpus_new go together, and queries_new and relevant go together; pass both."
@@ -250,6 +261,7 @@ def gate(
         Ask as well that the certificate of the migrated space has verdict "trust" and the upper end of its
         cross-entropy's interval is below this many nats. Chance is about 0.
     """
+    known_migration(migration)
     asked = _checks.number("retention", retention, low=0, high=1, open_low=True)
     event = migration.last("shadow")
     if event is None:

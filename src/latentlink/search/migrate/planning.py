@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +110,9 @@ def plan(
     """
     columns = _checks.integer("target_dimension", target_dimension, low=1)
     rate = _checks.number("documents_per_second", documents_per_second, low=0, open_low=True)
-    opened: list[Any] = [open_vectors(file, vector_column=vector_column) for file in files]
+    opened: list[Any] = [
+        open_vectors(file, vector_column=vector_column) for file in _checks.sequence("files", files)
+    ]
     if not opened:
         raise _checks.InvalidInput("files is empty; needs at least one file of vectors.")
     dimensions = {file.dimension for file in opened}
@@ -124,7 +125,7 @@ def plan(
     started = time.process_time()
     _ = x @ w
     seconds = (time.process_time() - started) * rows / _PROBE_ROWS
-    place = Path(out).resolve()
+    place = _checks.path("out", out).resolve()
     while not place.exists():
         place = place.parent
     return Plan(

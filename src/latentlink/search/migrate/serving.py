@@ -8,7 +8,7 @@ from typing import Any
 from latentlink import _checks, _files
 from latentlink._progress import track
 from latentlink.search.conversion import read_conversion
-from latentlink.search.migrate.folder import Migration, load, record
+from latentlink.search.migrate.folder import Migration, known_migration, load, record
 from latentlink.search.stores import Store, StoredIndex
 
 
@@ -78,6 +78,7 @@ def cut_over(migration: Migration, *, force: bool = False, store: Store | None =
     InvalidInput
         The gate has not passed, or the new side is not there yet.
     """
+    known_migration(migration)
     if migration.serving == "new" and (store is None or serves(migration, store)[1]):
         raise _checks.InvalidInput("the new side is served already; there is nothing to cut over.")
     if not force and not migration.gate_passed:
@@ -115,6 +116,7 @@ def roll_back(migration: Migration, *, store: Store | None = None) -> Migration:
     InvalidInput
         The cut-over moved a store's name and the store is not passed, or it serves a third field by now.
     """
+    known_migration(migration)
     last = migration.last("cutover")
     if last is None or migration.serving == "old":
         raise _checks.InvalidInput("the old side is served; there is nothing to roll back.")

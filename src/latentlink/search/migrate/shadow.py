@@ -11,7 +11,7 @@ import numpy as np
 from latentlink import _checks
 from latentlink._metrics import Interval, bootstrap_interval, ndcg_at, recall_at
 from latentlink._progress import track
-from latentlink.search.gate import FloatArray
+from latentlink.search.gate import FloatArray, shared
 from latentlink.similarity import hubness, normalize, top_k
 
 DIRECTIONS = ["corpus", "query", "shared"]
@@ -229,13 +229,19 @@ def learning_curve(
     """
     from latentlink.spaces import RelativeSpace
 
-    n = len(next(iter(pairs.values())))
-    order = np.random.default_rng(seed).permutation(n)
+    data = {
+        name: _checks.numpy_matrix(name, x, min_rows=4) for name, x in _checks.named("pairs", pairs).items()
+    }
+    _checks.same_rows(**data)
+    asked = [_checks.integer("sizes", size, low=4) for size in _checks.sequence("sizes", sizes)]
+    _checks.integer("n_anchors", n_anchors, low=1)
+    n = len(next(iter(data.values()), ()))
+    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(n)
     curve = []
-    for size in [*(size for size in sizes if size < n), n]:
+    for size in [*(size for size in asked if size < n), n]:
         rows = order[:size]
         anchors = max(1, min(n_anchors, size // 2))
-        space = RelativeSpace(n_anchors=anchors, seed=seed).fit({name: x[rows] for name, x in pairs.items()})
+        space = RelativeSpace(n_anchors=anchors, seed=seed).fit({name: x[rows] for name, x in data.items()})
         found = shadow(space, **task)
         curve.append((size, found.retention, found.retention_interval))
     return curve
@@ -258,6 +264,7 @@ def uncertainty(space: Any, vectors: Any, *, source: str, target: str) -> FloatA
     array (n,)
         0 means nothing is lost.
     """
+    shared(space)
     _checks.one_of("target", target, space.names)
     x = _checks.numpy_matrix("vectors", vectors)
     back = space.translate(x, source=source, target=source)
