@@ -11,6 +11,7 @@ from latentlink.integrations import open_clip
 from latentlink.integrations.metric_learning import InfoNCELoss as LabelledLoss
 from latentlink.integrations.metric_learning import unpaired
 from latentlink.losses import InfoNCELoss, LogitScale, NTXentLoss, SymmetricInfoNCELoss, WEINCELoss
+from latentlink.losses.functional import weince
 from latentlink.losses.queue import Queue
 
 
@@ -138,3 +139,23 @@ def test_state_is_settings_only():  # lightly's bank lives in the loss; ours kee
     stream = io.BytesIO()
     torch.save(SymmetricInfoNCELoss(LogitScale()).state_dict(), stream)
     assert stream.tell() > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": [1.0] * 8}, "weights is list; needs a torch tensor. Use torch.as_tensor(weights)."),
+        ({"same": np.zeros((4, 4), bool)}, "same is ndarray; needs a torch tensor. Use torch.as_tensor(same)."),
+        ({"gate": 0.1}, "gate is a float; needs a latentlink.tails.online.Gate."),
+        ({"statistics": torch.ones(8)},
+         "statistics is a Tensor; needs QueryStatistics, as WEINCELoss.statistics gives them."),
+        ({"z1": torch.zeros(4, 6, device="meta")},
+         "z0 is on cpu and z1 is on meta; needs one device. Move one with .to(device)."),
+        ({"z1": torch.zeros(4, 6).to_sparse()}, "z1 is a sparse tensor; needs a dense one. Use z1.to_dense()."),
+    ],
+)  # fmt: skip
+def test_things_of_another_kind(settings, message):
+    z0, z1 = views(4)
+    with pytest.raises((InvalidInput, InvalidType)) as caught:
+        weince(**{"z0": z0, "z1": z1, **settings})
+    assert str(caught.value) == message

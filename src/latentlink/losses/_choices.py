@@ -125,12 +125,14 @@ def one_way_choice(
     n, d = q.shape
     several = isinstance(positives, Tensor) and positives.ndim == 3
     p = _inputs.embeddings("positives", positives, columns=d, dims=3 if several else 2)
+    _inputs.same_device(queries=q, positives=p)
     _checks.same_rows(queries=q, positives=p)
     in_batch = negatives is None if in_batch is None else in_batch
     own = isinstance(negatives, Tensor) and negatives.ndim == 3
     given = [q, p]
     if negatives is not None:
         m = _inputs.embeddings("negatives", negatives, columns=d, dims=3 if own else 2)
+        _inputs.same_device(queries=q, negatives=m)
         if own:
             _checks.same_rows(queries=q, negatives=m)
         given.append(m)
@@ -255,10 +257,7 @@ def _known_same(
 
 def as_labels(name: str, labels: Tensor, n: int) -> Tensor:
     """Return labels (n,) or (n, 1) as (n,), in their own type: integers never pass through float."""
-    if not isinstance(labels, Tensor):
-        raise _checks.InvalidType(
-            f"{name} is {type(labels).__name__}; needs a torch tensor. Use torch.as_tensor({name})."
-        )
+    _inputs.tensor(name, labels)
     flat = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.shape != (n,):
         raise _checks.InvalidInput(f"{name} has shape {tuple(labels.shape)}; needs ({n},).")
@@ -269,6 +268,7 @@ def as_mask(same: Tensor | None, shapes: tuple[tuple[int, ...], ...], device: to
     """Return a mask of pairs that are not negatives, of one of the `shapes`."""
     if same is None:
         return None
+    _inputs.tensor("same", same)
     if same.dtype != torch.bool:
         raise _checks.InvalidType(f"same is a tensor of {same.dtype}; needs booleans. Use .bool().")
     if tuple(same.shape) not in shapes:

@@ -72,6 +72,7 @@ def weince(
     """Compute the WEINCE loss of one layout, reduced."""
     tau = _inputs.temperature(temperature)
     _checks.one_of("denominator", denominator, functional.DENOMINATORS)
+    functional.known_rule(gate, statistics)
     pairs = lay_out(layout, z0, z1, negatives, **options)
     _warn_of_one(pairs)
     if pairs is None:
@@ -129,6 +130,7 @@ def lay_out(
     given = [first, second]
     if negatives is not None:
         given.append(_inputs.embeddings("negatives", negatives, columns=first.shape[1]))
+        _inputs.same_device(**{names[0]: first, "negatives": given[2]})
     dtype = _inputs.computing_type(*given)
     rows = [
         _inputs.unit_rows(name, x, dtype, normalize=normalize)

@@ -11,20 +11,29 @@ from latentlink import _checks
 from latentlink.losses import _late
 
 
-def embeddings(name: str, value: Any, *, columns: int | None = None, dims: int = 2) -> Tensor:
-    """Return `value` when it is a floating tensor of `dims` axes, or raise naming what is wrong."""
+def tensor(name: str, value: Any) -> Tensor:
+    """Return `value` when it is a dense tensor, or raise saying how it becomes one."""
     if not isinstance(value, Tensor):
         raise _checks.InvalidType(
             f"{name} is {type(value).__name__}; needs a torch tensor. Use torch.as_tensor({name})."
         )
+    if value.layout != torch.strided:
+        raise _checks.InvalidType(f"{name} is a sparse tensor; needs a dense one. Use {name}.to_dense().")
+    given: Tensor = value
+    return given
+
+
+def embeddings(name: str, value: Any, *, columns: int | None = None, dims: int = 2) -> Tensor:
+    """Return `value` when it is a floating tensor of `dims` axes, or raise naming what is wrong."""
+    given = tensor(name, value)
     if dims == 2:
-        _checks.matrix(name, value, min_rows=0, columns=columns, finite=False)
-        return value
-    if value.ndim != dims or not value.is_floating_point():
-        raise _checks.InvalidInput(f"{name} has shape {tuple(value.shape)} of {value.dtype}; needs (n, m, d).")
-    if columns is not None and value.shape[-1] != columns:
-        raise _checks.InvalidInput(f"{name} has {value.shape[-1]} columns; needs {columns}.")
-    return value
+        _checks.matrix(name, given, min_rows=0, columns=columns, finite=False)
+        return given
+    if given.ndim != dims or not given.is_floating_point():
+        raise _checks.InvalidInput(f"{name} has shape {tuple(given.shape)} of {given.dtype}; needs (n, m, d).")
+    if columns is not None and given.shape[-1] != columns:
+        raise _checks.InvalidInput(f"{name} has {given.shape[-1]} columns; needs {columns}.")
+    return given
 
 
 def pair(first: str, x: Any, second: str, y: Any) -> tuple[Tensor, Tensor]:
@@ -32,7 +41,16 @@ def pair(first: str, x: Any, second: str, y: Any) -> tuple[Tensor, Tensor]:
     a, b = embeddings(first, x), embeddings(second, y)
     _checks.same_rows(**{first: a, second: b})
     _checks.same_columns(**{first: a, second: b})
+    same_device(**{first: a, second: b})
     return a, b
+
+
+def same_device(**tensors: Tensor) -> None:
+    """Raise when tensors given by name lie on different devices."""
+    devices = {name: value.device for name, value in tensors.items()}
+    if len(set(devices.values())) > 1:
+        listing = " and ".join(f"{name} is on {device}" for name, device in devices.items())
+        raise _checks.InvalidInput(f"{listing}; needs one device. Move one with .to(device).")
 
 
 def temperature(value: Any) -> float | Tensor:

@@ -274,10 +274,19 @@ def weince(
     """
     tau = _inputs.temperature(temperature)
     rule = Gate() if gate is None else gate
+    known_rule(rule, statistics)
     limit = _checks.number("endpoint", endpoint)
     _checks.one_of("denominator", denominator, DENOMINATORS)
     choices = choices_of(z0, z1, negatives, layout, labels, negative_labels, same, in_batch, normalize)
     return weighted(bent_losses(choices, tau, limit, rule, denominator, statistics), weights)
+
+
+def known_rule(gate: Gate, statistics: QueryStatistics | None) -> None:
+    """Raise when the rule, or the statistics that replace it, are of another kind."""
+    _checks.instance("gate", gate, Gate, "a latentlink.tails.online.Gate")
+    if statistics is not None:
+        needs = "QueryStatistics, as WEINCELoss.statistics gives them"
+        _checks.instance("statistics", statistics, QueryStatistics, needs)
 
 
 def choice_losses(logits: Tensor, choice: Choice, denominator: str) -> Tensor:
@@ -372,6 +381,7 @@ def weighted(losses: Tensor, weights: Tensor | None) -> Tensor:
     """Multiply losses by weights of the same shape."""
     if weights is None:
         return losses
+    _inputs.tensor("weights", weights)
     if weights.shape != losses.shape:
         raise _checks.InvalidInput(
             f"weights has shape {tuple(weights.shape)}; needs {tuple(losses.shape)}, one value for each query."

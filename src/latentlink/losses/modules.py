@@ -142,7 +142,9 @@ class InfoNCELoss(_Loss):
 
         With explicit negatives the other positives are not negatives, unless ``in_batch=True``.
         """
-        if negative_keys is not None and negative_keys.ndim != (3 if self.negative_mode == "paired" else 2):
+        if negative_keys is not None and _inputs.tensor("negative_keys", negative_keys).ndim != (
+            3 if self.negative_mode == "paired" else 2
+        ):
             needed = "(n, m, d)" if self.negative_mode == "paired" else "(m, d)"
             raise _checks.InvalidInput(
                 f"negative_keys has shape {tuple(negative_keys.shape)}; needs {needed} "
