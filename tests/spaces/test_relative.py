@@ -49,6 +49,19 @@ def test_relative_vectors_are_similarities_to_weighted_means(pair, kind):
     assert np.allclose(space.encode(x, source="a"), expected, atol=1e-9)
 
 
+def test_given_weights_may_be_sparse(pair, tmp_path):
+    weights = RelativeSpace(4, "kmeans").fit(pair).weights_
+    sparse, dense = (RelativeSpace(4, given).fit(pair) for given in (weights, weights.toarray()))
+    assert np.allclose(sparse.encode(pair["a"], source="a"), dense.encode(pair["a"], source="a"), atol=1e-9)
+    assert not isinstance(sparse.weights_, np.ndarray)
+    sparse.save(tmp_path / "space")
+    assert load_space(tmp_path / "space").fingerprint() == sparse.fingerprint()
+    with pytest.raises(InvalidInput, match=r"anchors has rows that do not sum to 1"):
+        RelativeSpace(4, 2 * weights).fit(pair)
+    with pytest.raises(InvalidInput, match=rf"anchors has 9 columns; needs {len(pair['a'])}"):
+        RelativeSpace(4, weights[:, :9]).fit(pair)
+
+
 @pytest.mark.parametrize("similarity", ["cosine", "centred", "whitened", "mahalanobis"])
 def test_other_similarities_agree_with_their_formula(pair, similarity):
     x = pair["a"]

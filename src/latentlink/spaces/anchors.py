@@ -126,9 +126,17 @@ def row_stochastic(deviation: FloatArray) -> FloatArray:
     return np.asarray((1 + deviation / np.abs(deviation).max()) / deviation.shape[1])
 
 
-def given_anchors(weights: Any, n_items: int) -> FloatArray:
-    """Check weights (k, m) that a user gives."""
-    w = np.asarray(_checks.numpy_matrix("anchors", weights, columns=n_items), dtype=np.float64)
+def given_anchors(weights: Any, n_items: int) -> Any:
+    """Check weights (k, m) that a user gives, dense or a SciPy sparse array, which stays sparse."""
+    if hasattr(weights, "tocsr"):
+        from scipy.sparse import csr_array
+
+        w: Any = csr_array(weights, dtype=np.float64)
+        _checks.vector("anchors", w.data)
+        if w.shape[1] != n_items:
+            raise _checks.InvalidInput(f"anchors has {w.shape[1]} columns; needs {n_items}.")
+    else:
+        w = np.asarray(_checks.numpy_matrix("anchors", weights, columns=n_items), dtype=np.float64)
     if not np.allclose(w.sum(axis=1), 1):
         raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
     return w

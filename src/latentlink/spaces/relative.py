@@ -39,7 +39,7 @@ class RelativeSpace:
     ----------
     n_anchors : int
         k, the dimension of the shared space.
-    anchors : {"gcca", "param", "kmeans", "farthest", "random", "auto"} or array (k, m)
+    anchors : {"gcca", "param", "kmeans", "farthest", "random", "auto"} or array (k, m), dense or sparse
         How the anchors are chosen: the closed form of largest agreement, learned (needs torch), cluster means,
         spread-out items, random items, or the best of them on held-out pairs; or the weights of the m fitted
         items themselves, each row with sum 1.
