@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("lightning")
 pytest.importorskip("timm")
 
-from latentlink import InvalidInput  # noqa: E402
+from latentlink import InvalidInput, InvalidType  # noqa: E402
 from latentlink.evaluate import knn_accuracy  # noqa: E402
 from latentlink.train import (  # noqa: E402
     Collapsed,
@@ -170,6 +170,19 @@ def test_folders_and_arrays_of_images(tmp_path, rng):
     assert next(found.batches(3)).shape == (3, 3, 16, 16)
     gray = array_images(pixels[..., 0][:, :20, :20], [0, 1, 1, 0])
     assert next(gray.batches(4)).shape == (4, 1, 20, 20)
+
+
+def test_arrays_are_taken_as_they_are(tmp_path, rng):
+    pixels = rng.integers(0, 256, (16, 8, 8), dtype=np.uint8)
+    settings = ImageSettings(backbone="small", width=4, image_size=8, batch_size=8, epochs=1)
+    options = {"quiet": True, "accelerator": "cpu"}
+    first = train_images(pixels, tmp_path / "array", settings, **options)
+    again = train_images(array_images(pixels), tmp_path / "images", settings, **options)
+    assert np.array_equal(first.encode(pixels), again.encode(array_images(pixels)))
+    with pytest.raises(InvalidType, match=r"^settings is a dict; needs ImageSettings\.$"):
+        train_images(pixels, tmp_path / "x", {"epochs": 1}, **options)
+    with pytest.raises(InvalidType, match=r"^data is a list; needs a path\.$"):
+        train_images([1, 2], tmp_path / "x", settings, **options)
 
 
 @pytest.mark.medium

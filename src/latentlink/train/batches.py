@@ -113,15 +113,15 @@ class Batches:
         self._step = state["step"]
 
 
-def load_images(source: str | os.PathLike[str], size: int) -> Images:
-    """Open images by name or path.
+def load_images(source: str | os.PathLike[str] | np.ndarray[Any, Any], size: int) -> Images:
+    """Open images by name or path, or wrap an array of them.
 
     Parameters
     ----------
-    source : str or path
+    source : str, path or array
         "digits" (scikit-learn's, 1,797 of 8 x 8, resized to `size`); an .npz file with `images` (n, h, w) or
         (n, h, w, 3) of uint8 and perhaps `labels` (n,); or a folder of image files, where a first level of
-        folders, if there is one, names the classes.
+        folders, if there is one, names the classes. An array is taken as `images`.
     size : int
         Pixels a side that files are cut and resized to; arrays must have it already.
 
@@ -129,9 +129,11 @@ def load_images(source: str | os.PathLike[str], size: int) -> Images:
     -------
     Images
     """
+    if isinstance(source, np.ndarray):
+        return array_images(source, size=size)
     if str(source) == "digits":
         return _digits(size)
-    path = Path(source)
+    path = _checks.path("data", source)
     if path.is_dir():
         return _folder(path, size)
     if path.suffix != ".npz":

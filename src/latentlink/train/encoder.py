@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from latentlink import _checks
 from latentlink._files import replacing
-from latentlink.train.batches import Images
+from latentlink.train.batches import Images, array_images
 from latentlink.train.settings import ImageSettings, load_settings
 
 
@@ -42,19 +42,21 @@ class ImageEncoder(nn.Module):
         return cast(Tensor, self.projector(self.backbone(images)))
 
     @torch.no_grad()
-    def encode(self, images: Images, *, batch_size: int = 512) -> np.ndarray[Any, Any]:
+    def encode(self, images: Images | np.ndarray[Any, Any], *, batch_size: int = 512) -> np.ndarray[Any, Any]:
         """Compute features of all images, without augmentation.
 
         Parameters
         ----------
-        images : Images
-            From `latentlink.train.batches.load_images`.
+        images : Images, or uint8 array (n, h, w) or (n, h, w, 3)
+            From `latentlink.train.batches.load_images`; an array has the size that was trained on.
         batch_size : int
 
         Returns
         -------
         float32 array (n, width)
         """
+        if not isinstance(images, Images):
+            images = array_images(images)
         if images.channels != self.channels:
             raise _checks.InvalidInput(
                 f"images have {images.channels} channels; the encoder was trained on {self.channels}."

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,7 +31,7 @@ _CHECKPOINT = "last.ckpt"
 
 
 def train_images(
-    data: str | os.PathLike[str] | Images,
+    data: str | os.PathLike[str] | np.ndarray[Any, Any] | Images,
     folder: str | os.PathLike[str],
     settings: ImageSettings | None = None,
     *,
@@ -44,8 +45,9 @@ def train_images(
 
     Parameters
     ----------
-    data : str, path or Images
-        "digits", an .npz file with `images`, or a folder of image files; see `latentlink.train.batches`.
+    data : str, path, array or Images
+        "digits", an .npz file with `images`, a folder of image files, or uint8 images (n, h, w) or (n, h, w, 3);
+        see `latentlink.train.batches`.
     folder : path
         Gets settings.json, encoder.safetensors, the last checkpoint, TensorBoard's events, and
         log/0/metrics.csv (log/1 and so on for the parts of a resumed run; `latentlink.train.history` joins
@@ -77,7 +79,9 @@ def train_images(
 
     References: Chen et al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations".
     """
-    target = Path(folder)
+    target = _checks.path("folder", folder)
+    if settings is not None:
+        _checks.instance("settings", settings, ImageSettings, "ImageSettings")
     checkpoint = target / _CHECKPOINT
     if resume:
         stored = load_settings(target)
@@ -86,7 +90,7 @@ def train_images(
         settings = stored
     elif _first_process() and (target / "settings.json").exists():
         raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
-    settings = settings or ImageSettings()
+    settings = ImageSettings() if settings is None else settings
     images = data if isinstance(data, Images) else load_images(data, settings.image_size)
     if _first_process():
         save_settings(settings, target)

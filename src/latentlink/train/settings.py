@@ -86,6 +86,7 @@ class Settings:
         _checks.one_of("precision", self.precision, PRECISIONS)
         for name in ("temperature", "learning_rate"):
             _checks.number(name, getattr(self, name), low=0, open_low=True)
+        _checks.instance("constant_rate", self.constant_rate, bool, "True or False")
         _checks.number("weight_decay", self.weight_decay, low=0)
         _checks.number("warmup", self.warmup, low=0, high=1)
         _checks.integer("batch_size", self.batch_size, low=2)
@@ -144,6 +145,7 @@ class ImageSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _checks.instance("backbone", self.backbone, str, 'a name: "small", or one of timm\'s')
         _checks.one_of("norm", self.norm, ["batch", "group"])
         for name in ("image_size", "width", "projection"):
             _checks.integer(name, getattr(self, name), low=1)
@@ -178,6 +180,7 @@ class TextSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _checks.instance("model", self.model, str, 'a folder, a name, or "scratch"')
         _checks.integer("max_length", self.max_length, low=4)
         if self.chunk_size is not None:
             raise _checks.InvalidInput(

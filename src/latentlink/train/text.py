@@ -74,7 +74,10 @@ def train_text(
     ----------
     Gao, Yao, Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings".
     """
-    texts = load_columns(data, [column])[0] if isinstance(data, (str, os.PathLike)) else list(data)
+    if isinstance(data, (str, os.PathLike)):
+        texts = load_columns(data, [column])[0]
+    else:
+        texts = _checks.sequence("data", data)
     texts = list(dict.fromkeys(texts))
     return _trained({"a": texts, "b": texts}, folder, settings, resume, quiet)
 
@@ -111,7 +114,7 @@ def train_pairs(
     if isinstance(data, (str, os.PathLike)):
         first, second, groups = load_columns(data, columns, optional=group)
     else:
-        first, second = ([pair[side] for pair in data] for side in (0, 1))
+        first, second = ([pair[side] for pair in _checks.sequence("data", data)] for side in (0, 1))
     numbered = (
         np.unique(np.asarray(groups).astype(str), return_inverse=True)[1] if groups else _shared(first, second)
     )
@@ -189,7 +192,7 @@ def _trained(
 ) -> Any:
     from datasets import Dataset
 
-    target = Path(folder)
+    target = _checks.path("folder", folder)
     settings = _settings(target, settings, resume)
     n = len(columns["a"])
     if n < settings.batch_size:
@@ -219,10 +222,12 @@ def _trained(
 
 
 def _settings(target: Path, settings: TextSettings | None, resume: bool) -> TextSettings:
+    if settings is not None:
+        _checks.instance("settings", settings, TextSettings, "TextSettings")
     if not resume:
         if (target / "settings.json").exists():
             raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
-        return settings or TextSettings()
+        return TextSettings() if settings is None else settings
     stored = load_settings(target)
     if not isinstance(stored, TextSettings) or (settings is not None and settings != stored):
         raise _checks.InvalidInput(f"settings differ from those of {target}; leave them out to resume.")
