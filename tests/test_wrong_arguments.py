@@ -5,12 +5,13 @@ answer may be a result, where the thing happens to make sense, or an error of th
 """
 
 import contextlib
+import inspect
 
 import numpy as np
 import pytest
 
 import latentlink as ll
-from latentlink import evaluate, moments, risk, search, similarity, spaces, tails
+from latentlink import evaluate, io, moments, risk, scale, search, similarity, spaces, tails
 from latentlink.search import migrate
 
 OURS = (ll.InvalidInput, ll.InvalidType, ll.MissingExtra, FileNotFoundError)
@@ -20,6 +21,7 @@ X = RNG.normal(size=(60, 8))
 Y = X + 0.3 * RNG.normal(size=X.shape)
 POOL = RNG.normal(size=(80, 8))
 UNIT = similarity.normalize(X)
+FAR = X + 2 * RNG.normal(size=X.shape)
 NEAR = similarity.normalize(POOL).reshape(20, 4, 8)
 LABELS = RNG.integers(0, 2, 60)
 SIMILARITIES = similarity.cosine(X, POOL)
@@ -197,6 +199,47 @@ CALLS = {
     ),
     "sts_spearman": (evaluate.sts_spearman, {"a": X, "b": Y, "scores": X[:, 0]}),
     "holm": (evaluate.holm, {"p_values": HALF}),
+    "linear_probe": (
+        evaluate.linear_probe,
+        {"train_features": X, "train_labels": LABELS, "test_features": Y, "test_labels": LABELS,
+         "strengths": (1.0,)},
+    ),
+    "paired_difference": (evaluate.paired_difference, {"first": X, "second": Y}),
+    "spearman_pseudo_values": (evaluate.spearman_pseudo_values, {"similarities": X[:, 0], "scores": Y[:, 0]}),
+    "xi_from_scipy": (tails.xi_from_scipy, {"law": "genpareto", "c": 0.1}),
+    "bias_sandwich": (
+        risk.bias_sandwich,
+        {"variance": HALF, "least": HALF, "greatest": 2 * HALF, "n_negatives": 10, "ratio": None},
+    ),
+    "calibrate_temperature": (risk.calibrate_temperature, {"queries": X, "positives": FAR, "pool": POOL}),
+    "concentration_bias": (risk.concentration_bias, {"variance": HALF, "least": HALF, "n_negatives": 10}),
+    "cover_deviation": (
+        risk.cover_deviation,
+        {"n": 100, "n_negatives": 10, "temperature": 0.5, "n_parameters": 10, "radius": 1.0, "lipschitz": 1.0},
+    ),
+    "empirical_bernstein": (risk.empirical_bernstein, {"values": HALF, "span": 1.0, "delta": 0.05}),
+    "loss_range": (risk.loss_range, {"n_negatives": 10, "temperature": 0.5, "variant": "inside"}),
+    "pool_mcdiarmid": (risk.pool_mcdiarmid, {"n": 100, "n_pool": 100, "temperature": 0.5, "delta": 0.05}),
+    "rademacher_linear": (
+        risk.rademacher_linear,
+        {"n": 100, "n_negatives": 10, "temperature": 0.5, "gram": 1.0, "input_norm": 1.0, "least_norm": 0.5},
+    ),
+    "rademacher_lipschitz": (
+        risk.rademacher_lipschitz,
+        {"n": 100, "n_parameters": 10, "radius": 1.0, "lipschitz": 1.0, "temperature": 0.5},
+    ),
+    "self_normalised_error": (
+        risk.self_normalised_error, {"temperature": 0.5, "chi2": 1.0, "corpus": 1000},
+    ),
+    "temperature_needed": (risk.temperature_needed, {"queries": X, "pool": POOL, "n_negatives": 20}),
+    "universal_bias": (risk.universal_bias, {"temperature": 0.5, "n_negatives": 10}),
+    "universal_constant": (risk.universal_constant, {"temperature": 0.5}),
+    "upper_with_virtual": (
+        risk.upper_with_virtual,
+        {"positive_logits": SIMILARITIES[:, 0], "negative_logits": SIMILARITIES, "largest_logit": 1.0},
+    ),
+    "weight_cap": (risk.weight_cap, {"n_negatives": 10, "temperature": 0.5}),
+    "engine": (scale.engine, {"name": "local", "workers": 1, "address": None}),
 }  # fmt: skip
 
 
@@ -209,6 +252,54 @@ def test_a_wrong_argument_is_named(name):
         for wrong in WRONG.values():
             with contextlib.suppress(*OURS):
                 function(**{**arguments, argument: wrong})
+
+
+def file_calls(folder):
+    """Calls that read or write files, which need a folder."""
+    file = folder / "x.npy"
+    np.save(file, X.astype(np.float32))
+    rows = {"vectors": X, "ids": np.arange(60)}
+    pairs = {"pairs_old": X, "pairs_new": Y, "old": "a", "new": "b"}
+    unfitted = spaces.RelativeSpace(n_anchors=4)
+    return [
+        (io.open_vectors, {"path": file, "vector_column": None}),
+        (io.read_vectors, {"path": file, "quarantine": None}),
+        (io.write_vectors, {"path": folder / "y.arrow", **rows}),
+        (spaces.encode_file, {"space": SPACE, "path": file, "out": folder / "z.npy", "source": "a"}),
+        (spaces.file_moments, {"space": "a", "files": [file], "support_size": 10, "batch_rows": 10}),
+        (spaces.fit_files, {"space": unfitted, "files": {"a": [file], "b": [file]}, "support_size": 60}),
+        (search.convert, {"files": [file], "folder": folder / "c", "space": SPACE, "source": "a"}),
+        (search.read_conversion, {"folder": folder / "c"}),
+        (migrate.plan, {"files": [file], "target_dimension": 8, "out": folder, "documents_per_second": 100.0}),
+        (migrate.fit, {"folder": folder / "m", **pairs, "holdout": 0.3, "n_anchors": 4, "seed": 0}),
+        (migrate.open_migration, {"folder": folder / "m"}),
+    ]
+
+
+def test_a_wrong_argument_beside_files_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the text "x" is a path, too
+    for function, arguments in file_calls(tmp_path):
+        function(**arguments)
+        for argument in arguments:
+            for wrong in WRONG.values():
+                with contextlib.suppress(*OURS):
+                    function(**{**arguments, argument: wrong})
+
+
+# Functions that are tried elsewhere: they need torch's modules, a store, or take what others make.
+ELSEWHERE = {
+    "pairwise_similarity", "lipschitz_of_model", "audit_batches", "serves", "fill_store", "convert_corpus",
+    "shadow", "gate", "cut_over", "roll_back", "run_shadow",
+}  # fmt: skip
+
+
+def test_every_public_function_is_in_a_table(tmp_path):
+    tried = {getattr(function, "__name__", "") for function, _ in [*CALLS.values(), *file_calls(tmp_path)]}
+    for module in (similarity, tails, risk, spaces, search, migrate, evaluate, scale):
+        for name in getattr(module, "__all__", vars(module)):
+            function = getattr(module, name)
+            if inspect.isfunction(function) and function.__module__.startswith(module.__name__):
+                assert name.startswith("_") or name in tried | ELSEWHERE, f"{module.__name__}.{name}"
 
 
 @pytest.mark.parametrize(

@@ -185,9 +185,15 @@ def same_kind(**arrays: Array) -> None:
 
 
 def number(
-    name: str, value: Any, *, low: float = -np.inf, high: float = np.inf, open_low: bool = False
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    open_low: bool = False,
+    infinite: bool = False,
 ) -> float:
-    """Return `value` as a finite float in [low, high] (or (low, high] with `open_low`).
+    """Return `value` as a float in [low, high] (or (low, high] with `open_low`), finite unless `infinite`.
 
     >>> number("temperature", -0.1, low=0, open_low=True)
     Traceback (most recent call last):
@@ -198,7 +204,8 @@ def number(
         raise InvalidType(f"{name} is {value!r} of type {type(value).__name__}; needs a number.")
     result = float(value)
     below = result <= low if open_low else result < low
-    if not math.isfinite(result) or below or result > high:
+    known = not math.isnan(result) if infinite else math.isfinite(result)
+    if not known or below or result > high:
         raise InvalidInput(f"{name} is {value}; needs a number {_range(low, high, open_low)}.")
     return result
 

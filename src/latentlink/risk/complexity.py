@@ -89,9 +89,9 @@ def rademacher_lipschitz(
     """
     n, p = _checks.integer("n", n, low=1), _checks.integer("n_parameters", n_parameters, low=1)
     b = _checks.number("radius", radius, low=0, open_low=True)
-    if lipschitz == math.inf:
+    constant = _checks.number("lipschitz", lipschitz, low=0, infinite=True)
+    if constant == math.inf:
         return math.inf
-    constant = _checks.number("lipschitz", lipschitz, low=0)
     tau = _checks.number("temperature", temperature, low=0, open_low=True)
     return CHAINING * b * (4 * constant / tau) * math.sqrt(p / n)
 
@@ -170,9 +170,9 @@ def cover_deviation(
     tau = _checks.number("temperature", temperature, low=0, open_low=True)
     delta = _checks.number("delta", delta, low=0, high=1, open_low=True)
     span = loss_range(n_negatives, tau)
-    if lipschitz == math.inf:
+    slope = 8 * _checks.number("lipschitz", lipschitz, low=0, infinite=True) / tau
+    if slope == math.inf:
         return math.inf
-    slope = 8 * _checks.number("lipschitz", lipschitz, low=0) / tau
 
     def value(log_epsilon: float) -> float:
         entropy = p * float(np.logaddexp(0.0, math.log(2 * b) - log_epsilon))
@@ -241,8 +241,7 @@ def combined_bound(
     tau = _checks.number("temperature", temperature, low=0, open_low=True)
     delta = _checks.number("delta", delta, low=0, high=1, open_low=True)
     radius = _checks.number("radius", radius, low=0)
-    if not (isinstance(lipschitz, float) and math.isinf(lipschitz)):  # unknown: the bound is then vacuous
-        lipschitz = _checks.number("lipschitz", lipschitz, low=0)
+    lipschitz = _checks.number("lipschitz", lipschitz, low=0, infinite=True)  # unknown: a vacuous bound
     span = loss_range(k, tau)
     tuples = _checks.integer("n", n, low=1) // (k + 1 if reused else 1)
     assumptions = [

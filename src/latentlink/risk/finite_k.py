@@ -56,7 +56,6 @@ def remainder(u: Any, order: int = 2) -> FloatArray:
     return np.asarray(np.where(near, series, (polynomial - np.log(np.where(near, 2.0, value))) / far**order))
 
 
-@lru_cache(maxsize=256)
 def universal_constant(temperature: float) -> float:
     """Compute C*(τ): −C*/k bounds the bias of every encoder, data law and positive law from below.
 
@@ -68,9 +67,13 @@ def universal_constant(temperature: float) -> float:
     >>> round(universal_constant(1.0), 10)
     1.0508334663
     """
+    return _universal_constant(_checks.number("temperature", temperature, low=0, open_low=True))
+
+
+@lru_cache(maxsize=256)
+def _universal_constant(tau: float) -> float:
     from scipy.optimize import minimize_scalar
 
-    tau = _checks.number("temperature", temperature, low=0, open_low=True)
     spread = 2 / tau
     if spread > 700:
         return math.inf
@@ -227,6 +230,8 @@ def concentration_of_each(variance: Any, least: Any, n_negatives: int) -> FloatA
     k = _checks.integer("n_negatives", n_negatives, low=1)
     v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)[:, None]
     m = np.asarray(_checks.numpy_vector("least", least, length=v.shape[0]), dtype=np.float64)[:, None]
+    if not (m > 0).all():
+        raise _checks.InvalidInput("least holds numbers that are not > 0; needs the least weights.")
     rho = np.linspace(np.maximum(m, 0.02), 0.999, 400, axis=1)[..., 0]  # (n, 400)
     tail = (m - 1 - np.log(m)) * np.exp(-k * (1 - rho) ** 2 / (2 * (1 + v)))
     return np.asarray((remainder(rho) * v / k + tail).min(axis=1))
