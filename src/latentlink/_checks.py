@@ -234,7 +234,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def instance(name: str, value: Any, kind: type, needs: str) -> None:
+def instance(name: str, value: Any, kind: type | tuple[type, ...], needs: str) -> None:
     """Raise when `value` is not of the class `kind`; `needs` says what is, and what makes it.
 
     >>> instance("tail", [0.9], dict, "a Tail, as take_tail makes it")
@@ -244,6 +244,12 @@ def instance(name: str, value: Any, kind: type, needs: str) -> None:
     """
     if not isinstance(value, kind):
         raise InvalidType(f"{name} is {_kind(value)}; needs {needs}.")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` when it is True or False: anything else is more likely a misplaced argument."""
+    instance(name, value, (bool, np.bool_), "True or False")
+    return bool(value)
 
 
 def sequence(name: str, value: Any) -> list[Any]:
@@ -263,7 +269,7 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 def path(name: str, value: Any) -> Path:
     """Return `value` as a path."""
-    instance(name, value, (str, os.PathLike), "a path")  # type: ignore[arg-type]
+    instance(name, value, (str, os.PathLike), "a path")
     return Path(value)
 
 

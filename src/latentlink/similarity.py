@@ -136,7 +136,7 @@ def top_k(
     q, c = _pair(queries, corpus)
     _checks.one_of("similarity", similarity, ["cosine", "dot"])
     _checks.one_of("on_zero", on_zero, ["error", "skip"])
-    _checks.instance("exclude_self", exclude_self, bool, "True or False")
+    _checks.flag("exclude_self", exclude_self)
     k = _checks.integer("k", k, low=1, high=int(c.shape[0]) - int(exclude_self))
     if similarity == "cosine":
         q = _unit_rows(q, name="queries", on_zero=on_zero)
@@ -187,7 +187,7 @@ def hubness(items: Array, crowd: Array, *, k: int = 10, skip_best: bool = False)
     array([1. , 0.6])
     """
     crowd = _checks.matrix("crowd", crowd)
-    _checks.instance("skip_best", skip_best, bool, "True or False")
+    _checks.flag("skip_best", skip_best)
     first = int(skip_best)
     values, _ = top_k(items, crowd, min(_checks.integer("k", k, low=1) + first, len(crowd)), similarity="dot")
     return values[:, min(first, len(crowd) - 1) :].mean(axis=1)

@@ -248,7 +248,8 @@ def test_the_script_keeps_its_exponent_with_its_weights():
 
 
 def test_settings_come_back(tmp_path):
-    for settings in (ImageSettings(backbone="small", clip_norm=None), TextSettings(loss="weince-paper")):
+    numpy = ImageSettings(epochs=np.int64(3), learning_rate=np.float32(0.1), constant_rate=np.True_)
+    for settings in (ImageSettings(clip_norm=None), TextSettings(loss="weince-paper"), numpy):
         save_settings(settings, tmp_path)
         assert load_settings(tmp_path) == settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from latentlink import _checks
-from latentlink._files import read_json, write_json
+from latentlink._files import plain, read_json, write_json
 
 LOSSES = (
     "infonce",
@@ -86,7 +86,7 @@ class Settings:
         _checks.one_of("precision", self.precision, PRECISIONS)
         for name in ("temperature", "learning_rate"):
             _checks.number(name, getattr(self, name), low=0, open_low=True)
-        _checks.instance("constant_rate", self.constant_rate, bool, "True or False")
+        _checks.flag("constant_rate", self.constant_rate)
         _checks.number("weight_decay", self.weight_decay, low=0)
         _checks.number("warmup", self.warmup, low=0, high=1)
         _checks.integer("batch_size", self.batch_size, low=2)
@@ -198,7 +198,8 @@ _KINDS: dict[str, type[Settings]] = {cls.kind: cls for cls in (ImageSettings, Te
 
 def save_settings(settings: Settings, folder: str | os.PathLike[str]) -> None:
     """Write settings to `folder`/settings.json."""
-    write_json(Path(folder) / "settings.json", {"kind": settings.kind, **dataclasses.asdict(settings)})
+    record = {"kind": settings.kind, **dataclasses.asdict(settings)}
+    write_json(Path(folder) / "settings.json", plain(record))  # numbers may be NumPy's
 
 
 def load_settings(folder: str | os.PathLike[str]) -> Settings:
