@@ -59,7 +59,7 @@ def test_the_report_names_a_difference_that_was_put_in(scripts, tmp_path, monkey
                 **vars(job),
                 "configuration": digest,
                 "metrics": {"probe": hits.mean()},
-                "items": {"n": 2000, "probe": study.packed(hits)},
+                "items": {"n": 2000, "probe": study.packed(hits), "knn": study.packed(hits)},
                 "history": history,
             }
             (tmp_path / f"{job.name}.json").write_text(json.dumps(record))
