@@ -243,7 +243,7 @@ _NOTES = {
         "Read from the tables, with three to four seeds of five: the authors' script is 3.1 points above InfoNCE",
         "at the same temperature, as its paper says (3.27); their loss without the two further ones of the",
         "script is 0.4 above, undecided. So the gain is those two losses'. The paper's formula and the wide",
-        "gate are 1.1 to 1.2 above, undecided after Holm, and better by neighbours (1.7 and 2.4). Tuned against",
+        "gate are 1.1 above, undecided after Holm, and better by neighbours (1.7 and 2.4). Tuned against",
         "tuned our default is 1.3 above (0.1 to 2.4), undecided after Holm, and 2.3 by neighbours; but its gate is",
         "shut but for the first steps, and validation chose 0.1 for it and 0.2 for InfoNCE, for which 0.1 was as",
         "good to 0.1 points: part of that is the temperature. InfoNCE's own is worth 1.3 points (0.2 against 0.5).",
