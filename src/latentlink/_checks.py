@@ -86,17 +86,24 @@ def vector(name: str, value: Any, *, length: int | None = None, finite: bool = T
 
 
 def numpy_matrix(
-    name: str, value: Any, *, columns: int | None = None, min_rows: int = 1, finite: bool = True
+    name: str,
+    value: Any,
+    *,
+    columns: int | None = None,
+    min_rows: int = 1,
+    finite: bool = True,
+    dtype: Any = None,
 ) -> np.ndarray[Any, Any]:
     """Check as `matrix` does and return a NumPy array: a tensor without its graph, off its device."""
-    return to_numpy(matrix(name, value, columns=columns, min_rows=min_rows, finite=finite))
+    checked = matrix(name, value, columns=columns, min_rows=min_rows, finite=finite)
+    return np.asarray(to_numpy(checked), dtype=dtype)
 
 
 def numpy_vector(
-    name: str, value: Any, *, length: int | None = None, finite: bool = True
+    name: str, value: Any, *, length: int | None = None, finite: bool = True, dtype: Any = None
 ) -> np.ndarray[Any, Any]:
     """Check as `vector` does and return a NumPy array: a tensor without its graph, off its device."""
-    return to_numpy(vector(name, value, length=length, finite=finite))
+    return np.asarray(to_numpy(vector(name, value, length=length, finite=finite)), dtype=dtype)
 
 
 def finite_rows(name: str, array: Array, *, unit: str = "row") -> None:
@@ -220,6 +227,16 @@ def integer(name: str, value: Any, *, low: int = 0, high: int | None = None) -> 
     return int(value)
 
 
+def generator(seed: Any) -> np.random.Generator:
+    """Make the generator of a seed."""
+    return np.random.default_rng(integer("seed", seed))
+
+
+def is_auto(value: Any) -> bool:
+    """Tell whether a setting is the word "auto"; an array is not, and is no truth value either."""
+    return isinstance(value, str) and value == "auto"
+
+
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return `value` when it is one of `allowed`; otherwise name them all.
 
@@ -278,7 +295,7 @@ def paths(name: str, value: Any) -> list[Path]:
     return [path(name, one) for one in sequence(name, value)]
 
 
-def named(name: str, value: Any) -> dict[str, Any]:
+def mapping(name: str, value: Any) -> dict[str, Any]:
     """Return a mapping of encoder names to their vectors, the names as text."""
     instance(name, value, Mapping, "a mapping of encoder name to (n, d) array")
     return {str(key): one for key, one in value.items()}

@@ -82,7 +82,7 @@ class Link:
         """Return `link`, or the softmax link of a temperature where there is none."""
         if link is None:
             return cls.softmax(temperature)
-        _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
+        known_link(link)
         return link
 
     @classmethod
@@ -188,6 +188,11 @@ class Link:
                 f"(tolerance {_TOLERANCE:g}); are the rows normalised?"
             )
         return xp.clip(self.endpoint - s, 0.0, None)
+
+
+def known_link(link: object) -> None:
+    """Raise when `link` is no Link."""
+    _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
 
 
 def _real(similarities: Array) -> Array:

@@ -78,7 +78,7 @@ class Moments:
         """
         _checks.one_of("policy", policy, ["none", "unit"])
         folds = _checks.integer("n_folds", n_folds, low=1)
-        start = np.asarray(_checks.numpy_vector("shift", shift), dtype=np.float32)
+        start = _checks.numpy_vector("shift", shift, dtype=np.float32)
         d = start.size
         return cls(
             space,
@@ -199,7 +199,7 @@ class CrossMoments:
     @classmethod
     def empty(cls, spaces: tuple[str, str], shifts: tuple[Any, Any]) -> CrossMoments:
         """Make a state of no pairs."""
-        k = tuple(np.asarray(_checks.numpy_vector("shifts", shift), dtype=np.float32) for shift in shifts)
+        k = tuple(_checks.numpy_vector("shifts", shift, dtype=np.float32) for shift in shifts)
         first, second = np.zeros(k[0].size), np.zeros(k[1].size)
         return cls(spaces, (k[0], k[1]), 0, (first, second), np.zeros((k[0].size, k[1].size)))
 

@@ -61,7 +61,7 @@ class Whitener:
 
     def fit(self, embeddings: Any) -> Whitener:
         """Learn mean and matrix from an (n, d) array; a second dimension that never varies gets no weight."""
-        x = np.asarray(_checks.numpy_matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        x = _checks.numpy_matrix("embeddings", embeddings, min_rows=2, dtype=np.float64)
         _checks.varied("embeddings", x)
         n = x.shape[0]
         mean = x.mean(axis=0)
@@ -104,7 +104,7 @@ class Whitener:
             Largest change of a whitened inner product over the largest such product: rounding (1e-9) at
             shrinkage 0; with shrinkage the invariance is only to the unit of each column.
         """
-        x = np.asarray(_checks.numpy_matrix("embeddings", embeddings, min_rows=2), dtype=np.float64)
+        x = _checks.numpy_matrix("embeddings", embeddings, min_rows=2, dtype=np.float64)
         rng = np.random.default_rng(seed)
         d = x.shape[1]
         moved = x @ (rng.normal(size=(d, d)) / np.sqrt(d) + 2 * np.eye(d)) + rng.normal(size=d)
@@ -134,7 +134,7 @@ class Whitener:
         self.condition_number_ = float(eigenvalues[-1] / eigenvalues[good][0])
 
     def _amount(self, n: int, d: int, standard: Any, correlation: FloatArray) -> float:
-        if isinstance(self.shrinkage, str) and self.shrinkage == "auto":
+        if _checks.is_auto(self.shrinkage):
             return _safe_amount(n, d, standard, correlation)
         amount = _checks.number("shrinkage", self.shrinkage, low=0, high=1)
         if amount == 0 and n < 2 * d:

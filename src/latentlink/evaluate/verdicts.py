@@ -229,8 +229,8 @@ def spearman_pseudo_values(similarities: Any, scores: Any) -> FloatArray:
     >>> float(spearman_pseudo_values(x, x**3).mean())
     1.0
     """
-    x = np.asarray(_checks.numpy_vector("similarities", similarities), dtype=np.float64)
-    y = np.asarray(_checks.numpy_vector("scores", scores, length=x.size), dtype=np.float64)
+    x = _checks.numpy_vector("similarities", similarities, dtype=np.float64)
+    y = _checks.numpy_vector("scores", scores, length=x.size, dtype=np.float64)
     n = x.size
     if n < 4:
         raise _checks.InvalidInput(f"similarities has {n} values; needs at least 4.")
@@ -260,7 +260,7 @@ def holm(p_values: Any) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(_checks.numpy_vector("p_values", p_values), dtype=np.float64)
+    p = _checks.numpy_vector("p_values", p_values, dtype=np.float64)
     order = np.argsort(p)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))

@@ -162,8 +162,8 @@ def plot_map(positions: Any, xi: Any) -> Any:
         Embeddings of the queries, in the order of `xi`.
     xi : array (n,)
     """
-    x = np.asarray(_checks.numpy_matrix("positions", positions), dtype=np.float64)
-    values = np.asarray(_checks.numpy_vector("xi", xi, length=x.shape[0], finite=False), dtype=np.float64)
+    x = _checks.numpy_matrix("positions", positions, dtype=np.float64)
+    values = _checks.numpy_vector("xi", xi, length=x.shape[0], finite=False, dtype=np.float64)
     centred = x - x.mean(axis=0)
     plane = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T  # (n, 2)
     if plane.shape[1] < 2:

@@ -214,8 +214,8 @@ def _tuples(name: str, value: tuple[Any, Any, Any]) -> tuple[FloatArray, FloatAr
         raise _checks.InvalidInput(
             f"{name} has {len(members)} members; needs queries, positives and negatives."
         )
-    u = np.asarray(_checks.numpy_matrix(f"queries of {name}", members[0]), dtype=np.float64)
-    v = np.asarray(_checks.numpy_matrix(f"positives of {name}", members[1]), dtype=np.float64)
+    u = _checks.numpy_matrix(f"queries of {name}", members[0], dtype=np.float64)
+    v = _checks.numpy_matrix(f"positives of {name}", members[1], dtype=np.float64)
     z = _checks.real(f"negatives of {name}", members[2])
     if u.shape != v.shape or z.ndim != 3 or z.shape[0] != u.shape[0] or z.shape[2] != u.shape[1] or not z.size:
         raise _checks.InvalidInput(

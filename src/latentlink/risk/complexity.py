@@ -296,7 +296,7 @@ def empirical_bernstein(values: Any, span: float, delta: float = 0.05) -> float:
     >>> round(empirical_bernstein(np.arange(50) % 2, 1.0), 3)
     0.42
     """
-    x = np.asarray(_checks.numpy_vector("values", values), dtype=np.float64)
+    x = _checks.numpy_vector("values", values, dtype=np.float64)
     if x.size < 2:
         raise _checks.InvalidInput("values has 1 value; needs at least 2.")
     span = _checks.number("span", span, low=0)

@@ -102,7 +102,7 @@ def risk_curve(
     wanted = _checks.sequence("sizes", sizes)
     ks = np.array([_checks.integer("sizes", size, low=1, high=candidates.n) for size in wanted])
     positive = np.asarray(link.logits(positive_similarities(q, p)))
-    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(candidates.n)
+    order = _checks.generator(seed).permutation(candidates.n)
     losses: list[list[FloatArray]] = [[] for _ in ks]
     parts = []
     for span, block in similarity_blocks(q, candidates, show=False):

@@ -127,14 +127,12 @@ def row_statistics(
     >>> rows.low.round(3), rows.jackknife.round(3), rows.up.round(3)
     (array([-1.64]), array([-1.573]), array([-1.474]))
     """
-    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits), dtype=np.float64)
+    positive = _checks.numpy_vector("positive_logits", positive_logits, dtype=np.float64)
     logits = _checks.real("negative_logits", negative_logits)
     if logits.ndim != 2 or logits.shape[0] != positive.size:
         raise _checks.InvalidInput(
             f"negative_logits has shape {logits.shape}; needs ({positive.size}, k), a row for each query."
         )
-    if logits.size and not logits.max() < np.inf:
-        raise _checks.InvalidInput("negative_logits holds NaN or infinity; drop or mend the rows.")
     if groups is not None:
         logits = group_logits(logits, groups)
     k = logits.shape[1] if n_negatives is None else _checks.integer("n_negatives", n_negatives)
@@ -167,13 +165,26 @@ def upper_with_virtual(positive_logits: Any, negative_logits: Any, largest_logit
     >>> upper_with_virtual(np.array([2.0]), np.array([[0.0, 1.0, -1.0, 0.5]]), 2.0).round(3)
     array([-1.414])
     """
-    logits = np.asarray(_checks.numpy_matrix("negative_logits", negative_logits), dtype=np.float64)
+    logits = _checks.numpy_matrix("negative_logits", negative_logits, dtype=np.float64)
     n = logits.shape[0]
-    positive = np.asarray(_checks.numpy_vector("positive_logits", positive_logits, length=n), dtype=np.float64)
+    positive = _checks.numpy_vector("positive_logits", positive_logits, length=n, dtype=np.float64)
     top = _checks.number("largest_logit", largest_logit, low=float(logits.max()))
     w = np.exp(logits - top)
     rest = (w.sum(axis=1, keepdims=True) - w + 1) / logits.shape[1]  # (n, k), mean weight without one, plus 1
     return np.asarray(top - positive + (np.log(rest) + w / rest).mean(axis=1) - 1)
+
+
+def known_rows(rows: Any) -> None:
+    """Raise when `rows` are no RowStatistics."""
+    _checks.instance("rows", rows, RowStatistics, "RowStatistics, as row_statistics makes them")
+
+
+def _tops(logits: FloatArray) -> FloatArray:
+    """Take the largest logit of each row, (n, 1), which shows NaN and infinity without a look of its own."""
+    top = logits.max(axis=1, keepdims=True)
+    if not (top < np.inf).all():
+        raise _checks.InvalidInput("negative_logits holds NaN or infinity; drop or mend the rows.")
+    return np.asarray(top)
 
 
 def group_logits(logits: FloatArray, groups: Any) -> FloatArray:
@@ -185,14 +196,14 @@ def group_logits(logits: FloatArray, groups: Any) -> FloatArray:
         )
     order = np.argsort(place, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    top = logits.max(axis=1, keepdims=True)  # (n, 1)
+    top = _tops(logits)
     summed = np.add.reduceat(np.exp(logits - top)[:, order], starts, axis=1)  # (n, instances)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(summed / sizes) + top)
 
 
 def _statistics(positive: FloatArray, logits: FloatArray, k: int) -> RowStatistics:
-    top = logits.max(axis=1, keepdims=True)  # (n, 1)
+    top = _tops(logits)
     p = np.exp(logits - top)  # (n, k), weights before their sum is known
     total = p.sum(axis=1, keepdims=True)
     p /= total

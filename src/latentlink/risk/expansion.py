@@ -71,15 +71,11 @@ def predict_bias(
     >>> predict_bias(np.array([1.15]), np.array([188.0]), 64, variant="outside")
     Predicted(bias=-0.008984375, trusted=True)
     """
-    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
-    r = np.asarray(_checks.numpy_vector("ratio", ratio, length=v.size), dtype=np.float64)
+    v = _checks.numpy_vector("variance", variance, dtype=np.float64)
+    r = _checks.numpy_vector("ratio", ratio, length=v.size, dtype=np.float64)
     k = _checks.integer("n_negatives", n_negatives, low=1)
     _checks.one_of("variant", variant, VARIANTS)
-    mu = (
-        None
-        if third is None
-        else np.asarray(_checks.numpy_vector("third", third, length=v.size), dtype=np.float64)
-    )
+    mu = None if third is None else _checks.numpy_vector("third", third, length=v.size, dtype=np.float64)
     trusted = k >= ruled_from(v, r, variant=variant)
     return Predicted(float(bias_curve(v, r, np.array([float(k)]), variant=variant, third=mu)[0]), trusted)
 

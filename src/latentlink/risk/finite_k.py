@@ -183,9 +183,9 @@ def sandwich_of_each(
 ) -> tuple[FloatArray, FloatArray]:
     """Enclose the bias of each query (n,); the arguments are those of `bias_sandwich`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
-    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
-    m = np.asarray(_checks.numpy_vector("least", least, length=v.size), dtype=np.float64)
-    top = np.asarray(_checks.numpy_vector("greatest", greatest, length=v.size), dtype=np.float64)
+    v = _checks.numpy_vector("variance", variance, dtype=np.float64)
+    m = _checks.numpy_vector("least", least, length=v.size, dtype=np.float64)
+    top = _checks.numpy_vector("greatest", greatest, length=v.size, dtype=np.float64)
     r = np.zeros_like(v) if ratio is None else _checks.numpy_vector("ratio", ratio, length=v.size)
     if (third is None) != (fourth is None):
         raise _checks.InvalidInput("third and fourth must come together; give both or none.")
@@ -194,8 +194,8 @@ def sandwich_of_each(
     if third is None or fourth is None:
         values = [shift - remainder(end) * v / k * scale**2 for end in ends]
     else:
-        mu3 = np.asarray(_checks.numpy_vector("third", third, length=v.size), dtype=np.float64)
-        mu4 = np.asarray(_checks.numpy_vector("fourth", fourth, length=v.size), dtype=np.float64)
+        mu3 = _checks.numpy_vector("third", third, length=v.size, dtype=np.float64)
+        mu4 = _checks.numpy_vector("fourth", fourth, length=v.size, dtype=np.float64)
         q = (3 * (k - 1) * v**2 + mu4) / k**3
         centre = shift - v / (2 * k) * scale**2 + mu3 / (3 * k**2) * scale**3
         values = [centre - remainder(end, 4) * q * scale**4 for end in ends]
@@ -228,8 +228,8 @@ def concentration_bias(variance: Any, least: Any, n_negatives: int) -> float:
 def concentration_of_each(variance: Any, least: Any, n_negatives: int) -> FloatArray:
     """Bound the bias of each query (n,); the arguments are those of `concentration_bias`."""
     k = _checks.integer("n_negatives", n_negatives, low=1)
-    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)[:, None]
-    m = np.asarray(_checks.numpy_vector("least", least, length=v.shape[0]), dtype=np.float64)[:, None]
+    v = _checks.numpy_vector("variance", variance, dtype=np.float64)[:, None]
+    m = _checks.numpy_vector("least", least, length=v.shape[0], dtype=np.float64)[:, None]
     if not (m > 0).all():
         raise _checks.InvalidInput("least holds numbers that are not > 0; needs the least weights.")
     rho = np.linspace(np.maximum(m, 0.02), 0.999, 400, axis=1)[..., 0]  # (n, 400)

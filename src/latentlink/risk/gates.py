@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentlink import _checks
-from latentlink.risk.estimators import RowStatistics
+from latentlink.risk.estimators import RowStatistics, known_rows
 
 _WIDTH, _NOISE, _NOISE_WARN, _TAIL, _FEWEST = 0.1, 0.3, 0.1, 2.0, 32
 # A pool this many times wider is still worth drawing; beyond it the temperature is the remedy.
@@ -61,7 +60,7 @@ def judge_rows(rows: RowStatistics) -> Judgement:
     >>> judge_rows(flat).verdict
     'trust'
     """
-    _checks.instance("rows", rows, RowStatistics, "RowStatistics, as row_statistics makes them")
+    known_rows(rows)
     k = rows.n_negatives
     width = float(rows.up.mean() - rows.low.mean())
     noise = float(rows.variance.mean()) / k

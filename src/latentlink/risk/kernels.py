@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentlink import _checks
-from latentlink.links import Link
+from latentlink.links import Link, known_link
 from latentlink.risk._measure import Vectors, against_pool, check_pairs, similarity_blocks
 from latentlink.risk.estimators import FloatArray
 from latentlink.risk.expansion import bias_curve, ruled_from
@@ -49,7 +49,7 @@ def search_kernel(queries: Any, pool: Any, *, link: Link) -> FloatArray:
     array([[0.731, 0.269],
            [0.269, 0.731]])
     """
-    _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
+    known_link(link)
     q, candidates = Vectors.of("queries", queries), Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
     parts = []
@@ -85,7 +85,7 @@ def search_cross_entropies(queries: Any, positives: Any, pool: Any, *, link: Lin
     >>> search_cross_entropies(np.eye(2), np.eye(2), -np.eye(2), link=Link.softmax(1.0)).round(3)
     array([-0.691, -0.691])
     """
-    _checks.instance("link", link, Link, "a Link, such as Link.softmax(0.1)")
+    known_link(link)
     q, p = check_pairs(queries, positives)
     candidates = Vectors.of("pool", pool)
     _checks.same_columns(queries=q.rows, pool=candidates.rows)
@@ -124,8 +124,8 @@ def extrapolate_corpus(
     measured = _checks.number("cost", cost)
     k = _checks.integer("n_negatives", n_negatives, low=1)
     m = _checks.integer("corpus", corpus, low=2)
-    v = np.asarray(_checks.numpy_vector("variance", variance), dtype=np.float64)
-    r = np.asarray(_checks.numpy_vector("ratio", ratio, length=v.size), dtype=np.float64)
+    v = _checks.numpy_vector("variance", variance, dtype=np.float64)
+    r = _checks.numpy_vector("ratio", ratio, length=v.size, dtype=np.float64)
     there, here = bias_curve(v, r, np.array([m - 1.0, float(k)]), variant="corpus")
     bound = np.inf
     if temperature is not None:

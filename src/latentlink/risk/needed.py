@@ -13,7 +13,7 @@ from latentlink import _checks
 from latentlink.links import Link
 from latentlink.risk._measure import Vectors, against_pool, check_pairs, similarity_blocks
 from latentlink.risk.certificate import certify
-from latentlink.risk.estimators import RowStatistics
+from latentlink.risk.estimators import RowStatistics, known_rows
 from latentlink.risk.expansion import VARIANTS, smallest_size
 from latentlink.risk.gates import TRUST, judge_rows
 
@@ -101,7 +101,7 @@ def negatives_needed(
 
 def negatives_for(rows: RowStatistics, tolerance: float, *, variant: str = "inside") -> Needed:
     """Answer `negatives_needed` from statistics at hand."""
-    _checks.instance("rows", rows, RowStatistics, "RowStatistics, as row_statistics makes them")
+    known_rows(rows)
     tolerance = _checks.number("tolerance", tolerance, low=0, open_low=True)
     _checks.one_of("variant", variant, VARIANTS)
     third = rows.third if bool(np.isfinite(rows.third).all()) else None

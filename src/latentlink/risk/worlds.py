@@ -68,9 +68,9 @@ class ExactWorld:
     @classmethod
     def discrete(cls, points: Any, law: Any, positives: Any, temperature: float) -> ExactWorld:
         """Make a world of finitely many unit vectors (J, d), with law (J,) and positives (J, J)."""
-        x = np.asarray(_checks.numpy_matrix("points", points), dtype=np.float64)
-        pi = np.asarray(_checks.numpy_vector("law", law, length=x.shape[0]), dtype=np.float64)
-        m = np.asarray(_checks.numpy_matrix("positives", positives, columns=x.shape[0]), dtype=np.float64)
+        x = _checks.numpy_matrix("points", points, dtype=np.float64)
+        pi = _checks.numpy_vector("law", law, length=x.shape[0], dtype=np.float64)
+        m = _checks.numpy_matrix("positives", positives, columns=x.shape[0], dtype=np.float64)
         return cls(pi, np.broadcast_to(pi, m.shape), m, x @ x.T, temperature)
 
     @classmethod

@@ -136,7 +136,7 @@ def given_anchors(weights: Any, n_items: int) -> Any:
         if w.shape[1] != n_items:
             raise _checks.InvalidInput(f"anchors has {w.shape[1]} columns; needs {n_items}.")
     else:
-        w = np.asarray(_checks.numpy_matrix("anchors", weights, columns=n_items), dtype=np.float64)
+        w = _checks.numpy_matrix("anchors", weights, columns=n_items, dtype=np.float64)
     if not np.allclose(w.sum(axis=1), 1):
         raise _checks.InvalidInput("anchors has rows that do not sum to 1; divide each row by its sum.")
     return w

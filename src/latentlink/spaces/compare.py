@@ -119,7 +119,7 @@ def compare_maps(
 
 def _paired(spaces: Mapping[str, Any], min_rows: int) -> dict[str, FloatArray]:
     """Check the arrays of two encoders or more, row j the same item in each."""
-    given = _checks.named("spaces", spaces)
+    given = _checks.mapping("spaces", spaces)
     if len(given) < 2:
         raise _checks.InvalidInput(f"spaces has {len(given)} encoder; a comparison needs at least 2.")
     data = {name: _checks.numpy_matrix(name, x, min_rows=min_rows) for name, x in given.items()}
@@ -134,7 +134,7 @@ def evaluate_space(
     test = _paired(spaces, min_rows=1)
     fit = None
     if csls is not None:
-        fit = {name: _checks.numpy_matrix(name, x) for name, x in _checks.named("csls", csls).items()}
+        fit = {name: _checks.numpy_matrix(name, x) for name, x in _checks.mapping("csls", csls).items()}
         missing = sorted(test.keys() - fit.keys())
         if missing:
             raise _checks.InvalidInput(

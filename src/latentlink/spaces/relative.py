@@ -127,7 +127,7 @@ class RelativeSpace:
         """
         self._check()
         self.kind_ = self.anchors if isinstance(self.anchors, str) else "given"
-        spaces = _checks.named("spaces", spaces)
+        spaces = _checks.mapping("spaces", spaces)
         states = {name: value for name, value in spaces.items() if isinstance(value, Moments)}
         if states:
             spaces, ids = _supports(spaces, states)

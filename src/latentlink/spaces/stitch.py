@@ -74,14 +74,14 @@ class Head:
     ) -> None:
         self.scaling = _checks.one_of("scaling", scaling, ["common", "each"])
         self.kind = _checks.one_of("kind", kind, ["linear", "mlp"])
-        if not (isinstance(strength, str) and strength == "auto"):
+        if not _checks.is_auto(strength):
             _checks.number("strength", strength, low=0, open_low=True)
         self.strength = strength
         self.seed = _checks.integer("seed", seed, high=2**32 - 1)
 
     def fit(self, relative: Any, labels: Any) -> Head:
         """Train on (n, k) vectors and (n,) labels."""
-        r = np.asarray(_checks.numpy_matrix("relative", relative, min_rows=4), dtype=np.float64)
+        r = _checks.numpy_matrix("relative", relative, min_rows=4, dtype=np.float64)
         y = np.asarray(labels)
         if y.shape != (r.shape[0],):
             raise _checks.InvalidInput(f"labels has shape {y.shape}; needs ({r.shape[0]},).")
@@ -104,7 +104,7 @@ class Head:
 
     def predict(self, relative: Any) -> np.ndarray[Any, Any]:
         """Predict the label of each (n, k) vector."""
-        r = np.asarray(_checks.numpy_matrix("relative", relative, columns=self.mean_.size), dtype=np.float64)
+        r = _checks.numpy_matrix("relative", relative, columns=self.mean_.size, dtype=np.float64)
         return np.asarray(self.model_.predict((r - self.mean_) / self.spread_))
 
     def _model(self, strength: float) -> Any:
@@ -147,7 +147,7 @@ def measure_stitch(
     StitchReport
     """
     known_space(space)
-    train, test = _checks.named("train", train), _checks.named("test", test)
+    train, test = _checks.mapping("train", train), _checks.mapping("test", test)
     _checks.one_of("source", source, train)
     y = np.asarray(test_labels)
     head = Head(kind, seed=seed).fit(space.encode(train[source], source=source), labels)
@@ -188,10 +188,8 @@ def carry_threshold(threshold: float, source_similarities: Any, target_similarit
     >>> carry_threshold(5.0, np.arange(11), 10.0 * np.arange(11))
     50.0
     """
-    source = np.sort(
-        np.asarray(_checks.numpy_vector("source_similarities", source_similarities), dtype=np.float64)
-    )
-    target = np.asarray(_checks.numpy_vector("target_similarities", target_similarities), dtype=np.float64)
+    source = np.sort(_checks.numpy_vector("source_similarities", source_similarities, dtype=np.float64))
+    target = _checks.numpy_vector("target_similarities", target_similarities, dtype=np.float64)
     if not source.size or not target.size:
         raise _checks.InvalidInput("source_similarities or target_similarities is empty; needs both.")
     limit = _checks.number("threshold", threshold)

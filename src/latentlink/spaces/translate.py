@@ -68,7 +68,7 @@ def fit_ridge(source: Any, target: Any, *, strength: str | float = "auto", seed:
     True
     """
     x, y = _pair(source, target)
-    if isinstance(strength, str) and strength == "auto":
+    if _checks.is_auto(strength):
         strength = _best_strength(x, y, seed)
     amount = _checks.number("strength", strength, low=0)
     return _ridge(x, y, [amount])[0]
@@ -114,10 +114,10 @@ def fit_low_rank(
     """
     x, y = _pair(source, target)
     largest = min(x.shape[1], y.shape[1])
-    if isinstance(strength, str) and strength == "auto":
+    if _checks.is_auto(strength):
         strength = _best_strength(x, y, seed)
     amount = _checks.number("strength", strength, low=0)
-    if isinstance(rank, str) and rank == "auto":
+    if _checks.is_auto(rank):
         rank = _best_rank(x, y, amount, largest, seed)
     limit = _checks.integer("rank", rank, low=1, high=largest)
     return _truncated(x, _ridge(x, y, [amount])[0], [limit])[0]
@@ -201,7 +201,7 @@ def _best_rank(x: FloatArray, y: FloatArray, strength: float, largest: int, seed
 
 def _split(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Row numbers of a held-out fifth, and of the others."""
-    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(n)
+    order = _checks.generator(seed).permutation(n)
     return order[: max(1, n // 5)], order[max(1, n // 5) :]
 
 
@@ -247,7 +247,7 @@ def _ridge(x: FloatArray, y: FloatArray, strengths: Any) -> list[AffineMap]:
 
 
 def _pair(source: Any, target: Any) -> tuple[FloatArray, FloatArray]:
-    x = np.asarray(_checks.numpy_matrix("source", source, min_rows=2), dtype=np.float64)
-    y = np.asarray(_checks.numpy_matrix("target", target, min_rows=2), dtype=np.float64)
+    x = _checks.numpy_matrix("source", source, min_rows=2, dtype=np.float64)
+    y = _checks.numpy_matrix("target", target, min_rows=2, dtype=np.float64)
     _checks.same_rows(source=x, target=y)
     return x, y

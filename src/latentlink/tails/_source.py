@@ -77,7 +77,7 @@ class Source:
         rows = np.arange(n)
         if n_queries is not None:
             taken = _checks.integer("n_queries", n_queries, low=1, high=n)
-            rows = np.sort(np.random.default_rng(_checks.integer("seed", seed)).choice(n, taken, replace=False))
+            rows = np.sort(_checks.generator(seed).choice(n, taken, replace=False))
         return cls(
             queries=queries,
             corpus=candidates,

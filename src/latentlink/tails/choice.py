@@ -365,7 +365,7 @@ class _Choices:
 
 def _checked(similarities: Any, winners: Any, endpoint: float) -> tuple[FloatArray, np.ndarray[Any, Any]]:
     _checks.number("endpoint", endpoint)
-    s = np.asarray(_checks.numpy_matrix("similarities", similarities, finite=False), dtype=np.float64)
+    s = _checks.numpy_matrix("similarities", similarities, finite=False, dtype=np.float64)
     picked = np.asarray(to_numpy(winners))
     if picked.shape != (s.shape[0],) or picked.dtype.kind not in "iu":
         raise _checks.InvalidInput(

@@ -16,7 +16,7 @@ import numpy as np
 from latentlink import _checks
 from latentlink._arrays import to_numpy
 from latentlink.tails.pareto import fit_tail
-from latentlink.tails.sample import Tail
+from latentlink.tails.sample import Tail, known_tail
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 _PARAMETERS = {"exponential": 1, "endpoint": 1, "free": 2}
@@ -97,7 +97,7 @@ def weigh(tail: Tail) -> Evidence:
     >>> bool(np.median(weigh(take_tail(similarities=s, duplicate_gap=0)).bounded) > 2)
     True
     """
-    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    known_tail(tail)
     y = np.asarray(to_numpy(tail.excesses), dtype=np.float64)
     k = tail.counts.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

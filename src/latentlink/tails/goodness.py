@@ -12,7 +12,7 @@ from latentlink import _checks
 from latentlink._arrays import to_numpy
 from latentlink.tails._nulls import upper_p
 from latentlink.tails.pareto import TailFit, fit_tail
-from latentlink.tails.sample import Tail
+from latentlink.tails.sample import Tail, known_tail
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -143,7 +143,7 @@ def choose_threshold(
     2020). On pooled pairs the tests take pairs as independent and reject too often where points share many
     pairs.
     """
-    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    known_tail(tail)
     least = int(tail.counts[tail.counts > 0].min(initial=tail.tail_size))
     if sizes is None:
         high = max(least - 1, 17)

@@ -125,7 +125,7 @@ def fit_maxima(maxima: Any, *, block_size: int = 0) -> MaximaFit:
     """
     from scipy import optimize
 
-    x = np.asarray(_checks.numpy_vector("maxima", maxima), dtype=np.float64)
+    x = _checks.numpy_vector("maxima", maxima, dtype=np.float64)
     if x.size < 10 or x.max() == x.min():
         raise _checks.InvalidInput(
             f"maxima has {x.size} values of which {np.unique(x).size} differ; "

@@ -17,7 +17,7 @@ from latentlink import _checks
 from latentlink._arrays import Array, like, namespace, to_numpy
 from latentlink._metrics import Interval
 from latentlink.tails import _profile, estimators, intervals
-from latentlink.tails.sample import Tail
+from latentlink.tails.sample import Tail, known_tail
 
 _TWO_PARAMETERS = {
     "zhang_stephens": estimators.zhang_stephens,
@@ -237,7 +237,7 @@ def fit_tail(tail: Tail, estimator: str = "endpoint") -> TailFit:
     >>> fit_tail(Tail.of([[0.9, 0.8, 0.6]], threshold=[0.5])).xi.round(4)
     array([-0.9163])
     """
-    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    known_tail(tail)
     _checks.one_of("estimator", estimator, ESTIMATORS)
     if estimator == "endpoint":
         return _fit_endpoint(tail)

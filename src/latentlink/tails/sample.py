@@ -142,6 +142,11 @@ class Tail:
         return int(self.values.shape[1])
 
 
+def known_tail(tail: Any) -> None:
+    """Raise when `tail` is no Tail."""
+    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+
+
 def take_tail(
     embeddings: Array | None = None,
     *,

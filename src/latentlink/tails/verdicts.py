@@ -17,7 +17,7 @@ from latentlink import _checks
 from latentlink._arrays import Array, like, namespace, to_numpy
 from latentlink._metrics import Interval, proportion_interval
 from latentlink.tails._nulls import exponential_null, lower_p, normal_null, upper_p
-from latentlink.tails.sample import Tail
+from latentlink.tails.sample import Tail, known_tail
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -127,7 +127,7 @@ def judge(tail: Tail, *, level: float = 0.1) -> Verdict:
     >>> judge(take_tail(similarities=s, duplicate_gap=0)).call
     'bounded'
     """
-    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    known_tail(tail)
     level = _checks.number("level", level, low=0, high=1, open_low=True)
     statistic = to_numpy(greenwood(tail.excesses, tail.counts)).astype(np.float64)
     p_bounded, p_heavy, p_normal = (np.full(statistic.shape, np.nan) for _ in range(3))
@@ -205,7 +205,7 @@ def endpoint_test(tail: Tail, *, level: float = 0.05) -> EndpointTest:
     >>> endpoint_test(take_tail(similarities=s)).rejected > 80
     True
     """
-    _checks.instance("tail", tail, Tail, "a Tail, as take_tail makes it")
+    known_tail(tail)
     level = _checks.number("level", level, low=0, high=1, open_low=True)
     if tail.endpoint is None:
         raise _checks.InvalidInput("tail has no endpoint; give take_tail the one to test.")

@@ -55,7 +55,7 @@ def positive_choices(
     n = q.shape[0]
     if n < 3:
         raise _checks.InvalidInput(f"queries has {n} rows; needs at least 3.")
-    rng = np.random.default_rng(_checks.integer("seed", seed))
+    rng = _checks.generator(seed)
     rows = _drawn(n, n_queries, rng)
     size = min(_checks.integer("n_negatives", n_negatives, low=1), n - 1)
     s = q[rows] @ p.T  # (b, n)
@@ -100,7 +100,7 @@ def view_choices(
     q, c = _units(queries, corpus)
     v, _ = _units(second_view, corpus)
     _checks.same_rows(queries=q, second_view=v)
-    rows = _drawn(q.shape[0], n_queries, np.random.default_rng(_checks.integer("seed", seed)))
+    rows = _drawn(q.shape[0], n_queries, _checks.generator(seed))
     size = _checks.integer("n_candidates", n_candidates, low=2, high=c.shape[0] - 1)
     first, second = q[rows] @ c.T, v[rows] @ c.T
     if exclude is not None:

@@ -114,7 +114,8 @@ def train_pairs(
     if isinstance(data, (str, os.PathLike)):
         first, second, groups = load_columns(data, columns, optional=group)
     else:
-        first, second = ([pair[side] for pair in _checks.sequence("data", data)] for side in (0, 1))
+        pairs = _checks.sequence("data", data)
+        first, second = ([pair[side] for pair in pairs] for side in (0, 1))
     numbered = (
         np.unique(np.asarray(groups).astype(str), return_inverse=True)[1] if groups else _shared(first, second)
     )

@@ -128,7 +128,7 @@ def fit(
     x = _checks.numpy_matrix("pairs_old", pairs_old, min_rows=20)
     y = _checks.numpy_matrix("pairs_new", pairs_new)
     _checks.same_rows(pairs_old=x, pairs_new=y)
-    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(len(x))
+    order = _checks.generator(seed).permutation(len(x))
     held, kept = order[: max(2, round(share * len(x)))], order[max(2, round(share * len(x))) :]
     space = RelativeSpace(n_anchors=n_anchors, seed=seed).fit({old: x[kept], new: y[kept]})
     place.mkdir(parents=True, exist_ok=True)

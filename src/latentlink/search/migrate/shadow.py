@@ -230,13 +230,13 @@ def learning_curve(
     from latentlink.spaces import RelativeSpace
 
     data = {
-        name: _checks.numpy_matrix(name, x, min_rows=4) for name, x in _checks.named("pairs", pairs).items()
+        name: _checks.numpy_matrix(name, x, min_rows=4) for name, x in _checks.mapping("pairs", pairs).items()
     }
     _checks.same_rows(**data)
     asked = [_checks.integer("sizes", size, low=4) for size in _checks.sequence("sizes", sizes)]
     _checks.integer("n_anchors", n_anchors, low=1)
     n = len(next(iter(data.values()), ()))
-    order = np.random.default_rng(_checks.integer("seed", seed)).permutation(n)
+    order = _checks.generator(seed).permutation(n)
     curve = []
     for size in [*(size for size in asked if size < n), n]:
         rows = order[:size]
