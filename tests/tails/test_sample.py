@@ -76,6 +76,7 @@ def test_fraction_and_sampled_queries():
     np.testing.assert_array_equal(tail.rows, again.rows)
     whole = take_tail(points(101), fraction=0.1)
     np.testing.assert_array_equal(whole.values[tail.rows], tail.values)
+    np.testing.assert_array_equal(take_tail(points(101), fraction=0.1, n_queries=500).values, whole.values)
 
 
 def test_pooled_counts_each_pair_once():

@@ -20,6 +20,12 @@ _TOLERANCE = 1e-4
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
+def drawn(n: int, n_queries: int | None, rng: np.random.Generator) -> IntArray:
+    """Draw `n_queries` of n rows, in order; all of them where there are no more, or where None is asked for."""
+    size = n if n_queries is None else _checks.integer("n_queries", n_queries, low=1)
+    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+
+
 @dataclass
 class Source:
     """Similarities by blocks of queries, with non-candidates at −inf; counts what it leaves out."""
@@ -74,14 +80,10 @@ class Source:
                 candidates = queries if own else normalize(candidates)
             width = int(candidates.shape[0])
         n = int(queries.shape[0])
-        rows = np.arange(n)
-        if n_queries is not None:
-            taken = _checks.integer("n_queries", n_queries, low=1, high=n)
-            rows = np.sort(_checks.generator(seed).choice(n, taken, replace=False))
         return cls(
             queries=queries,
             corpus=candidates,
-            rows=rows,
+            rows=drawn(n, n_queries, _checks.generator(seed)),
             own=own,
             labels=_labels(same, n, width, own),
             excluded_columns=_columns_by_row(exclude, n, width),

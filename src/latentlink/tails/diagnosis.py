@@ -183,17 +183,13 @@ def diagnose(
     """
     x = _checks.matrix("embeddings", embeddings)
     _checks.integer("tail_size", tail_size, low=1)
-    drawn = None if n_queries is None else _checks.integer("n_queries", n_queries, low=1)
     if x.shape[0] < tail_size + 2:
         raise _checks.InvalidInput(
             f"tail_size is {tail_size} but embeddings has {x.shape[0]} rows; needs at least {tail_size + 2}. "
             "Lower tail_size or add rows."
         )
     n = int(x.shape[0])
-    options: dict[str, Any] = {
-        "n_queries": None if drawn is None or drawn >= n else drawn,
-        "seed": seed,
-    }
+    options: dict[str, Any] = {"n_queries": n_queries, "seed": seed}
     choice = None
     if positives is not None:
         p = _checks.matrix("positives", positives)

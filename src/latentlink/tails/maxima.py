@@ -189,7 +189,7 @@ def maxima_by_size(
     sizes : ints
         K; those above n − 1 are left out.
     n_queries : int or None
-        Queries drawn by `seed`; None takes all.
+        Drawn by `seed` where there are more; None takes all.
     seed : int
         Also draws the K candidates, the same for all queries of one K.
     duplicate_gap : float
@@ -208,8 +208,7 @@ def maxima_by_size(
     [64, 256]
     """
     x = _checks.matrix("embeddings", embeddings)
-    taken = None if n_queries is None else min(_checks.integer("n_queries", n_queries, low=1), int(x.shape[0]))
-    source = Source.make(x, None, None, "cosine", None, None, duplicate_gap, 1.0, taken, seed)
+    source = Source.make(x, None, None, "cosine", None, None, duplicate_gap, 1.0, n_queries, seed)
     asked = [_checks.integer("sizes", k, low=1) for k in _checks.sequence("sizes", sizes)]
     wanted = [_checks.integer("sizes", k, low=8) for k in asked if k < source.width]
     if not wanted:

@@ -191,7 +191,7 @@ def take_tail(
     duplicate_gap : float
         Candidates this close to the endpoint are duplicates of the query and are left out; 0 keeps them.
     n_queries : int
-        Take this many queries, drawn without replacement by `seed`, of the n.
+        Take this many queries, drawn without replacement by `seed`; all where there are no more.
     similarity : {"cosine", "dot"}
     endpoint : float or None
         Largest possible similarity; None where there is none (inner products).

@@ -14,6 +14,7 @@ import numpy as np
 from latentlink import _checks
 from latentlink._arrays import Array
 from latentlink.similarity import normalize
+from latentlink.tails._source import drawn
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -56,7 +57,7 @@ def positive_choices(
     if n < 3:
         raise _checks.InvalidInput(f"queries has {n} rows; needs at least 3.")
     rng = _checks.generator(seed)
-    rows = _drawn(n, n_queries, rng)
+    rows = drawn(n, n_queries, rng)
     size = min(_checks.integer("n_negatives", n_negatives, low=1), n - 1)
     s = q[rows] @ p.T  # (b, n)
     others = np.argpartition(rng.random((rows.size, n - 1)), size - 1, axis=1)[:, :size]
@@ -100,7 +101,7 @@ def view_choices(
     q, c = _units(queries, corpus)
     v, _ = _units(second_view, corpus)
     _checks.same_rows(queries=q, second_view=v)
-    rows = _drawn(q.shape[0], n_queries, _checks.generator(seed))
+    rows = drawn(q.shape[0], n_queries, _checks.generator(seed))
     size = _checks.integer("n_candidates", n_candidates, low=2, high=c.shape[0] - 1)
     first, second = q[rows] @ c.T, v[rows] @ c.T
     if exclude is not None:
@@ -121,8 +122,3 @@ def _units(queries: Array, others: Array) -> tuple[FloatArray, FloatArray]:
     q, c = _checks.numpy_matrix("queries", queries), _checks.numpy_matrix("corpus", others)
     _checks.same_columns(queries=q, corpus=c)
     return normalize(np.asarray(q, dtype=np.float64)), normalize(np.asarray(c, dtype=np.float64))
-
-
-def _drawn(n: int, wanted: int | None, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-    size = n if wanted is None else _checks.integer("n_queries", wanted, low=1)
-    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
