@@ -51,3 +51,21 @@ def test_links_lead_somewhere(page):
 def test_no_machine_path(page):
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"/work/|/tmp/|/root/|/home/\w", text)
+
+
+def test_the_house_is_drawn_as_it_stands():
+    """The tree of docs/design.md names every public module, each under its folder, and none that is not there."""
+    tree = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").split("## 2. Folders")[1].split("```")[1]
+    source = ROOT / "src" / "latentlink"
+    drawn, folder = set(), ""
+    for line in tree.splitlines():
+        if opened := re.match(r"(\w+)/", line):
+            folder = opened[1]
+        elif line and line[0] != " ":
+            folder = ""
+        inner = opened[1] if (opened := re.match(r" +(\w+)/", line)) else ""
+        names = re.findall(r"(?<![\w.])\w+\.py", line)
+        drawn |= {"/".join(part for part in (folder, inner, name) if part) for name in names}
+    there = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    own = {name for name in there if not re.match(r".*/_|cli/", name)}
+    assert drawn == own
