@@ -21,6 +21,7 @@ RANKS = [
     ["train", "scale", "integrations"],
     ["report"],
     ["demo", "cli"],
+    ["__main__"],
 ]
 HEIGHT = {name: (rank, place) for rank, names in enumerate(RANKS) for place, name in enumerate(names)}
 # `spaces` may use `risk`: compare_maps certifies the mapped space.

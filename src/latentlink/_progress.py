@@ -9,6 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+def watched(*, show: bool = True) -> bool:
+    """Tell whether a bar is wanted and a person there to see it: stderr is a terminal."""
+    return show and sys.stderr.isatty()
+
+
 def track(items: Iterable[T], *, total: int, what: str, show: bool = True) -> Iterator[T]:
     """Yield the items, drawing a bar when there are several and stderr is a terminal.
 
@@ -27,7 +32,7 @@ def track(items: Iterable[T], *, total: int, what: str, show: bool = True) -> It
     >>> list(track(range(3), total=3, what="shards"))
     [0, 1, 2]
     """
-    if not show or total < 2 or not sys.stderr.isatty():
+    if total < 2 or not watched(show=show):
         yield from items
         return
     from rich.console import Console

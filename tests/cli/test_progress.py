@@ -1,5 +1,12 @@
 """Every long verb draws a bar on a terminal's stderr, and none under --json, under --quiet or into a pipe."""
 
+import json
+import os
+import subprocess
+import sys
+import termios
+import threading
+
 import numpy as np
 import pytest
 
@@ -77,3 +84,50 @@ def test_bars(verbs, run, monkeypatch, verb, counted, way):
     assert "\x1b" not in out
     if way != "terminal":
         assert err == ""
+
+
+def on_terminal(*arguments):
+    """Run the command with stderr on a terminal: what it wrote to stdout, and to the terminal."""
+    here, there = os.openpty()
+    termios.tcsetwinsize(here, (24, 120))
+    seen = []
+
+    def read():
+        try:
+            while part := os.read(here, 4096):
+                seen.append(part)
+        except OSError:  # all who wrote have gone
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    command = [sys.executable, "-m", "latentlink", *map(str, arguments)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=there, env=environment, timeout=240, check=False
+    )
+    os.close(there)
+    reader.join()
+    os.close(here)
+    assert done.returncode == 0, b"".join(seen)[-2000:]
+    return done.stdout.decode(), b"".join(seen).decode(errors="replace")
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("kind", ["images", "pairs"])
+def test_training_draws_on_stderr_and_writes_results_to_stdout(tmp_path, kind):
+    pytest.importorskip("lightning")
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(f"text {i},the text {i}" for i in range(64)))
+    data = {"images": "digits", "pairs": tmp_path / "t.csv"}[kind]
+    command = ["train", kind, "--data", data, "--batch-size", 16, "--epochs", 1]
+    if kind == "images":
+        command += ["--backbone", "small", "--image-size", 16, "--set", "width=8"]
+    out, bar = on_terminal(*command, "--out", tmp_path / "plain")
+    assert out.startswith("trained")
+    steps = {"images": "112/112", "pairs": "4/4"}[kind]
+    assert steps in bar
+    for way in (["--json"], ["--json", "--quiet"]):
+        out, bar = on_terminal(*command, "--out", tmp_path / "".join(way), *way)
+        assert json.loads(out)["steps"] == int(steps.split("/")[0])
+        assert bar == ""

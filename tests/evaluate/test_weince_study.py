@@ -35,6 +35,9 @@ def test_the_plan_goes_seed_by_seed_and_tunes_before_it_judges(scripts, tmp_path
         (tmp_path / f"{job.name}.json").write_text(json.dumps({"validation": score}))
     assert study.chosen_temperature(plan, "cifar100", "infonce", tmp_path) == 0.2
     assert study.Job("cifar100", "infonce", 0.2, 3, False) in study.jobs(tmp_path)
+    later = study.further_jobs()
+    assert [job.seed for job in later] == sorted(job.seed for job in later)
+    assert not set(later) & set(study.jobs(tmp_path))
 
 
 def test_hits_survive_packing(scripts, rng):
@@ -64,6 +67,7 @@ def test_the_report_names_a_difference_that_was_put_in(scripts, tmp_path, monkey
             }
             (tmp_path / f"{job.name}.json").write_text(json.dumps(record))
     page = tmp_path / "page" / "weince.md"
+    monkeypatch.setattr(report, "FURTHER", {"fashion": [("infonce", 0.5)]})
     monkeypatch.setattr(sys, "argv", ["weince_report.py", "--results", str(tmp_path), "--page", str(page)])
     report.main()
     text = page.read_text()
@@ -76,6 +80,7 @@ def test_the_report_names_a_difference_that_was_put_in(scripts, tmp_path, monkey
     assert "weince − infonce, both at 0.5: +" in text.split("## Rules")[0]
     assert (page.parent / "weince_fashion.png").exists()
     assert (page.parent / "weince_fashion_gradient.png").exists()
+    assert "not planned" in text.split("## fashion")[1].split("## sts")[0]
     assert "No run yet." in text
     (tmp_path / "x.json").write_text(json.dumps({**record, "configuration": "other"}))
     with pytest.raises(SystemExit, match=r"^x\.json was run under another configuration"):

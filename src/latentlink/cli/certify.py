@@ -46,7 +46,7 @@ def certify(
         pair_ids=np.stack(named, axis=1) if both else None,
         pool_ids=pool_ids if both else None,
         leaks=leaks,
-        progress=not quiet,
+        progress=not (quiet or json),
     )
     needed = negatives_for(c.rows, tolerance)
     record = summary(c) | {"negatives_needed": needed.value, "negatives_trusted": needed.trusted}

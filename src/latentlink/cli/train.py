@@ -39,6 +39,12 @@ def images(
     batch_size: _BatchSize = None,
     seed: _Seed = None,
     set_: _Set = None,
+    devices: Annotated[
+        str, typer.Option("--devices", help="How many of a machine's, which ('0,1'), or 'auto'.")
+    ] = "auto",
+    nodes: Annotated[int, typer.Option("--nodes", help="Machines.")] = 1,
+    accelerator: Annotated[str, typer.Option("--accelerator", help="Lightning's: cpu, gpu …")] = "auto",
+    strategy: Annotated[str, typer.Option("--strategy", help="Lightning's: ddp …")] = "auto",
     resume: _Resume = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -62,7 +68,19 @@ def images(
     )
     settings = _settings(ImageSettings, given, resume)
     source = load_images(data, _image_size(settings or load_settings(out)))
-    encoder = train_images(source, out, settings, resume=resume, quiet=quiet)
+    encoder = train_images(
+        source,
+        out,
+        settings,
+        resume=resume,
+        devices=devices,
+        num_nodes=nodes,
+        accelerator=accelerator,
+        strategy=strategy,
+        quiet=quiet or json,
+    )
+    if not _speaks():
+        return
     features = _write_features(out / "features.npz", encoder.encode(source), source)
     _emit(out, history(out), {"features": str(features)}, json, report)
 
@@ -97,8 +115,11 @@ def text(
         batch_size=batch_size,
         seed=seed,
     )
-    train_text(data, out, _settings(TextSettings, given, resume), column=column, resume=resume, quiet=quiet)
-    _emit(out, history(out), {"model": str(out / "model")}, json, report)
+    train_text(
+        data, out, _settings(TextSettings, given, resume), column=column, resume=resume, quiet=quiet or json
+    )
+    if _speaks():
+        _emit(out, history(out), {"model": str(out / "model")}, json, report)
 
 
 @train.command()
@@ -142,9 +163,17 @@ def pairs(
         columns=(names[0], names[1]),
         group=group,
         resume=resume,
-        quiet=quiet,
+        quiet=quiet or json,
     )
-    _emit(out, history(out), {"model": str(out / "model")}, json, report)
+    if _speaks():
+        _emit(out, history(out), {"model": str(out / "model")}, json, report)
+
+
+def _speaks() -> bool:
+    """Tell whether this process is the first of those that trained, which alone writes and prints."""
+    from torch import distributed
+
+    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
 
 
 def _image_size(settings: Any) -> int:

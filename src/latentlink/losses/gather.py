@@ -42,7 +42,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     >>> gather_rows(torch.ones(2, 3)).shape  # one process
     torch.Size([2, 3])
     """
-    if _world() == 1:
+    if n_processes() == 1:
         return rows
     result: Tensor = _Gather.apply(_sizes(rows), rows)[0]
     return result
@@ -101,7 +101,7 @@ class DistributedLoss(nn.Module):
         negatives only with ``in_batch=True`` among the options of the loss.
         """
         columns = self._shared(negatives, labels, negative_labels)
-        if _world() == 1:
+        if n_processes() == 1:
             alone: Tensor = self.loss(z0, z1, *columns, **_labels_of(labels, negative_labels))
             return alone
         first, second = _inputs.pair("z0", z0, "z1", z1)
@@ -123,10 +123,10 @@ class DistributedLoss(nn.Module):
             start = int(sizes[: dist.get_rank(), 0].sum())
             part = self._share(rows, shared, everyone, d, start, n)
         else:
-            part = self.loss(rows[:, :d], rows[:, d:], *shared, **_labels_of(*everyone)) / _world()
+            part = self.loss(rows[:, :d], rows[:, d:], *shared, **_labels_of(*everyone)) / n_processes()
         total = part.detach().clone()
         dist.all_reduce(total)
-        scaled = part * _world()
+        scaled = part * n_processes()
         result: Tensor = scaled + (total - scaled).detach()
         return result
 
@@ -264,13 +264,14 @@ def _wide(name: str, labels: Tensor, n: int) -> Tensor:
     return as_labels(name, labels, n)[:, None].to(torch.float64 if labels.is_floating_point() else torch.int64)
 
 
-def _world() -> int:
+def n_processes() -> int:
+    """Count the processes of the group; 1 without one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _sizes(*parts: Tensor) -> Tensor:
     """Ask every process for its number of rows of each part: (W, parts), on the CPU."""
     mine = torch.tensor([part.shape[0] for part in parts], device=parts[0].device)
-    received = [torch.empty_like(mine) for _ in range(_world())]
+    received = [torch.empty_like(mine) for _ in range(n_processes())]
     dist.all_gather(received, mine)
     return torch.stack(received).cpu()

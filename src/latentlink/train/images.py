@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from latentlink import _checks
+from latentlink._progress import watched
 from latentlink.train.augment import apply_views, draw_views
 from latentlink.train.batches import Batch, Batches, Images, load_images
 from latentlink.train.callbacks import TailLog
@@ -23,7 +24,7 @@ from latentlink.train.encoder import ImageEncoder
 from latentlink.train.monitor import refuse_broken
 from latentlink.train.objective import make_loss, over_processes
 from latentlink.train.optimizer import make_optimizer, make_schedule
-from latentlink.train.settings import ImageSettings, load_settings, save_settings
+from latentlink.train.settings import ImageSettings, claim, resolved
 
 _lightning = _checks.need("lightning.pytorch", extra="train", job="train_images")
 
@@ -37,6 +38,7 @@ def train_images(
     *,
     resume: bool = False,
     devices: int | str = "auto",
+    num_nodes: int = 1,
     accelerator: str = "auto",
     strategy: Any = "auto",
     quiet: bool = False,
@@ -56,11 +58,11 @@ def train_images(
         Left out with `resume`: those of the folder are used.
     resume : bool
         Go on from the folder's last checkpoint, to the same result as a run that was never stopped.
-    devices, accelerator, strategy
+    devices, num_nodes, accelerator, strategy
         Of Lightning's Trainer. On several processes every one needs the same data; negatives are those of the
-        whole batch.
+        whole batch, and the first process alone writes.
     quiet : bool
-        No progress bar.
+        No progress bar; there is none either where stderr is no terminal.
 
     Returns
     -------
@@ -80,37 +82,28 @@ def train_images(
     References: Chen et al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations".
     """
     target = _checks.path("folder", folder)
-    if settings is not None:
-        _checks.instance("settings", settings, ImageSettings, "ImageSettings")
     checkpoint = target / _CHECKPOINT
-    if resume:
-        stored = load_settings(target)
-        if not isinstance(stored, ImageSettings) or (settings is not None and settings != stored):
-            raise _checks.InvalidInput(f"settings differ from those of {target}; leave them out to resume.")
-        settings = stored
-    elif _first_process() and (target / "settings.json").exists():
-        raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
-    settings = ImageSettings() if settings is None else settings
+    settings = resolved(settings, target, ImageSettings, resume=resume)
     images = data if isinstance(data, Images) else load_images(data, settings.image_size)
-    if _first_process():
-        save_settings(settings, target)
-    torch.manual_seed(settings.seed)
-    module = TwoViews(settings, images)
+    shown = watched(show=not quiet)
     with _calm():
-        trainer = _lightning.Trainer(
-            accelerator=accelerator,
-            devices=devices,
-            strategy=strategy,
+        trainer = _trainer(
+            {"accelerator": accelerator, "devices": devices, "num_nodes": num_nodes, "strategy": strategy},
             precision=settings.precision,
             max_epochs=settings.epochs,
             default_root_dir=target,
             logger=_loggers(target),
-            callbacks=_callbacks(target, settings),
+            callbacks=_callbacks(target, settings, bar=shown),
             log_every_n_steps=1,
-            enable_progress_bar=not quiet,
+            enable_progress_bar=shown,
             enable_model_summary=False,
             use_distributed_sampler=False,
         )
+        _all_take_part(trainer.world_size)
+        if trainer.is_global_zero:
+            claim(settings, target, resume=resume)
+        torch.manual_seed(settings.seed)
+        module = TwoViews(settings, images)
         trainer.fit(
             module, ckpt_path=checkpoint if resume and checkpoint.exists() else None, weights_only=False
         )
@@ -175,9 +168,6 @@ class TwoViews(_lightning.LightningModule):  # type: ignore[misc, name-defined]
 
     def _scored(self, z0: Tensor, z1: Tensor) -> Tensor:
         refuse_broken(self.trainer.global_step, z0, z1)
-        if self.trainer.world_size == 1:
-            value: Tensor = self.loss(z0, z1)
-            return value
         return over_processes(self.loss, z0, z1)
 
     def _in_chunks(self, views: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -205,9 +195,25 @@ class TwoViews(_lightning.LightningModule):  # type: ignore[misc, name-defined]
         return views
 
 
-def _first_process() -> bool:
-    """Tell whether this process is the one that writes, before a process group stands."""
-    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+def _trainer(machines: dict[str, Any], **options: Any) -> Any:
+    """Make Lightning's Trainer; what it says against the machines asked for is the caller's mistake."""
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    try:
+        return _lightning.Trainer(**machines, **options)
+    except (MisconfigurationException, ValueError) as error:
+        asked = ", ".join(f"{name}={value!r}" for name, value in machines.items())
+        raise _checks.InvalidInput(f"Lightning refuses {asked}: {error}") from error
+
+
+def _all_take_part(world: int) -> None:
+    """Refuse to train alone in each of several processes that were started together."""
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started > world:
+        raise _checks.InvalidInput(
+            f"{started} processes were started but the trainer counts {world}; pass devices, the number of "
+            "processes of a machine, and num_nodes."
+        )
 
 
 def _loggers(folder: Path) -> list[Any]:
@@ -219,10 +225,13 @@ def _loggers(folder: Path) -> list[Any]:
     return [CSVLogger(folder, "log", str(part)), TensorBoardLogger(folder, "tensorboard", "")]
 
 
-def _callbacks(folder: Path, settings: ImageSettings) -> list[Any]:
-    from lightning.pytorch.callbacks import ModelCheckpoint
+def _callbacks(folder: Path, settings: ImageSettings, *, bar: bool) -> list[Any]:
+    from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 
+    # Lightning's own bar goes to stdout, where results are read.
+    bars = [RichProgressBar(console_kwargs={"stderr": True})] if bar else []
     return [
+        *bars,
         TailLog(settings.log_every),
         ModelCheckpoint(
             folder,

@@ -41,17 +41,21 @@ def make_loss(settings: Settings, *, two_views: bool) -> nn.Module:
     return WEINCELoss(temperature, layout=layout, **ours[settings.loss])
 
 
-def over_processes(loss: nn.Module, z0: Tensor, z1: Tensor) -> Tensor:
+def over_processes(loss: nn.Module, z0: Tensor, z1: Tensor, labels: Tensor | None = None) -> Tensor:
     """Compute a loss over the batches of all processes; its gradient is for DDP, which averages."""
-    from latentlink.losses.gather import DistributedLoss
+    from latentlink.losses.gather import DistributedLoss, n_processes
 
+    given = {} if labels is None else {"labels": labels}
+    if n_processes() == 1:
+        alone: Tensor = loss(z0, z1, **given)
+        return alone
     if isinstance(loss, ScriptLoss):
         raise _checks.InvalidInput(
             "loss is 'weince-script'; it is defined for one process. Use 'weince-released'."
         )
     # WEINCE as a whole on every process: a relative pivot needs the whole batch, and near the endpoint the shares'
     # other order of sums (1e-5 of the gradient in float32) grows until the curve of one process is left.
-    value: Tensor = DistributedLoss(loss, local=not isinstance(loss, WEINCELoss))(z0, z1)
+    value: Tensor = DistributedLoss(loss, local=not isinstance(loss, WEINCELoss))(z0, z1, **given)
     return value
 
 

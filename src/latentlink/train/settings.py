@@ -6,7 +6,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from latentlink import _checks
 from latentlink._files import plain, read_json, write_json
@@ -193,6 +193,8 @@ class TextSettings(Settings):
             )
 
 
+Kind = TypeVar("Kind", bound=Settings)
+
 _KINDS: dict[str, type[Settings]] = {cls.kind: cls for cls in (ImageSettings, TextSettings)}
 
 
@@ -200,6 +202,25 @@ def save_settings(settings: Settings, folder: str | os.PathLike[str]) -> None:
     """Write settings to `folder`/settings.json."""
     record = {"kind": settings.kind, **dataclasses.asdict(settings)}
     write_json(Path(folder) / "settings.json", plain(record))  # numbers may be NumPy's
+
+
+def resolved(settings: Kind | None, folder: Path, kind: type[Kind], *, resume: bool) -> Kind:
+    """Take the settings that were given, or those of the folder of a run that goes on."""
+    if settings is not None:
+        _checks.instance("settings", settings, kind, kind.__name__)
+    if not resume:
+        return kind() if settings is None else settings
+    stored = load_settings(folder)
+    if not isinstance(stored, kind) or (settings is not None and settings != stored):
+        raise _checks.InvalidInput(f"settings differ from those of {folder}; leave them out to resume.")
+    return stored
+
+
+def claim(settings: Settings, folder: Path, *, resume: bool) -> None:
+    """Make `folder` that of a run, which it must not be already unless the run goes on."""
+    if not resume and (folder / "settings.json").exists():
+        raise _checks.InvalidInput(f"{folder} holds a training run; resume it or name another folder.")
+    save_settings(settings, folder)
 
 
 def load_settings(folder: str | os.PathLike[str]) -> Settings:

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from latentlink import _checks
+from latentlink._progress import watched
 from latentlink.train.monitor import TailMonitor, numbers, refuse_broken
-from latentlink.train.objective import make_loss
+from latentlink.train.objective import make_loss, over_processes
 from latentlink.train.optimizer import make_optimizer, make_schedule
-from latentlink.train.settings import TextSettings, load_settings, save_settings
+from latentlink.train.settings import TextSettings, claim, resolved
 from latentlink.train.texts import load_columns
 
 _st = _checks.need("sentence_transformers", extra="text", job="train_text")
@@ -57,7 +58,7 @@ def train_text(
     resume : bool
         Go on from the last whole checkpoint, to the same result as a run that was never stopped.
     quiet : bool
-        No progress bar.
+        No progress bar; there is none either where stderr is no terminal.
 
     Returns
     -------
@@ -66,9 +67,15 @@ def train_text(
     Raises
     ------
     InvalidInput
-        The folder holds another run and `resume` is off, or holds none and it is on; or too few texts.
+        The folder holds another run and `resume` is off, or holds none and it is on; or too few texts, or a
+        batch that cannot be shared out evenly.
     Collapsed
         The embeddings collapsed, or the loss is not a number.
+
+    Notes
+    -----
+    Started by torchrun or accelerate on several processes, or alone on several GPUs, a batch is shared out among
+    them, its negatives stay those of the whole batch, and the first process alone writes.
 
     References
     ----------
@@ -145,43 +152,67 @@ class PairLoss(nn.Module):
         """Encode both columns and compute the loss."""
         z0, z1 = (self.model(features)["sentence_embedding"] for features in sentence_features)  # (n, d) each
         refuse_broken(self.step, z0, z1)
-        value: Tensor = self.loss(z0, z1) if labels is None else self.loss(z0, z1, labels=labels)
+        value = over_processes(self.loss, z0, z1, labels)
         seen = self.monitor.look(self.step, z0.detach(), z1.detach(), float(value.detach()))
         self.row = {"loss": float(value.detach()), **(numbers(seen) if seen is not None else {})}
         return value
 
 
-class _Log(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Keep the loss's step in time with the Trainer's, and write what it saw to a CSV and to TensorBoard."""
+class _Trainer(_st.SentenceTransformerTrainer):  # type: ignore[misc, name-defined]
+    """The library's trainer without its model card, whose examples cost time and draw a bar of their own."""
 
-    def __init__(self, loss: PairLoss, folder: Path) -> None:
+    def add_model_card_callback(self, *_: Any, **__: Any) -> None:
+        """Add none."""
+
+
+class _Bar(_transformers.ProgressCallback):  # type: ignore[misc, name-defined]
+    """The library's bar on stderr, without what it writes to stdout."""
+
+    def on_log(self, *_: Any, **__: Any) -> None:
+        """Write nothing."""
+
+
+class _Log(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Keep the loss's step in time with the Trainer's, and write what it saw to a CSV and to TensorBoard.
+
+    Without a folder, on all processes but the first, it writes nothing.
+    """
+
+    def __init__(self, loss: PairLoss, folder: Path | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        part = len(list(folder.glob("log/*")))
-        self._path = folder / "log" / str(part) / "metrics.csv"
-        self._path.parent.mkdir(parents=True)
-        self._board = SummaryWriter(str(folder / "tensorboard"))
         self._loss = loss
         self._names: list[str] = []
+        self._path = self._board = None
+        if folder is not None:
+            part = len(list(folder.glob("log/*")))
+            self._path = folder / "log" / str(part) / "metrics.csv"
+            self._path.parent.mkdir(parents=True)
+            self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._loss.step = state.global_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._path is not None and self._board is not None:
+            self._write(self._path, self._board)
+        self._loss.step = state.global_step
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, path: Path, board: Any) -> None:
         row = self._loss.row
         for name, value in row.items():
-            self._board.add_scalar(name, value, self._loss.step)
+            board.add_scalar(name, value, self._loss.step)
         first = not self._names
         self._names = self._names or ["step", *row]
-        with open(self._path, "a", newline="", encoding="utf-8") as stream:
+        with open(path, "a", newline="", encoding="utf-8") as stream:
             writer = csv.DictWriter(stream, self._names, restval="", extrasaction="ignore")
             if first:
                 writer.writeheader()
             writer.writerow({"step": self._loss.step, **row})
-        self._loss.step = state.global_step
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._board.close()
 
 
 def _trained(
@@ -194,52 +225,46 @@ def _trained(
     from datasets import Dataset
 
     target = _checks.path("folder", folder)
-    settings = _settings(target, settings, resume)
+    settings = resolved(settings, target, TextSettings, resume=resume)
     n = len(columns["a"])
     if n < settings.batch_size:
         raise _checks.InvalidInput(f"batch_size is {settings.batch_size}, but there are {n} rows; lower it.")
-    save_settings(settings, target)
-    torch.manual_seed(settings.seed)
-    with warnings.catch_warnings(), _bars(shown=not quiet):
+    shown = watched(show=not quiet)
+    with warnings.catch_warnings(), _bars(shown=shown):
         warnings.simplefilter("ignore")  # transformers' and accelerate's hints about their own defaults
+        arguments = _arguments(settings, target, shown)
+        first = arguments.process_index == 0
+        if first:
+            claim(settings, target, resume=resume)
+        torch.manual_seed(settings.seed)
         model = _model(settings, columns["a"] + columns["b"])
         monitor = TailMonitor(make_loss(settings, two_views=False), settings.log_every)
         loss = PairLoss(model, monitor.loss, monitor)  # type: ignore[arg-type]
         optimizer = make_optimizer(model, settings)
         total = settings.epochs * (n // settings.batch_size)
-        trainer = _st.SentenceTransformerTrainer(
+        trainer = _Trainer(
             model=model,
-            args=_arguments(settings, target, quiet),
+            args=arguments,
             train_dataset=Dataset.from_dict(columns),
             loss=loss,
             optimizers=(optimizer, make_schedule(optimizer, total, settings)),
-            callbacks=[_Log(loss, target)],
+            callbacks=[_Log(loss, target if first else None)],
         )
-        trainer.remove_callback(_transformers.PrinterCallback)  # prints totals; the log has them
+        # Both print totals to stdout, where results are read; the log has them.
+        trainer.remove_callback(_transformers.PrinterCallback)
+        trainer.remove_callback(_transformers.ProgressCallback)
+        if shown:
+            trainer.add_callback(_Bar)
         trainer.train(resume_from_checkpoint=_last_checkpoint(target) if resume else None)
-        if trainer.is_world_process_zero():
+        if first:
             model.save(str(target / "model"), create_model_card=False)
     return model.eval()
 
 
-def _settings(target: Path, settings: TextSettings | None, resume: bool) -> TextSettings:
-    if settings is not None:
-        _checks.instance("settings", settings, TextSettings, "TextSettings")
-    if not resume:
-        if (target / "settings.json").exists():
-            raise _checks.InvalidInput(f"{target} holds a training run; resume it or name another folder.")
-        return TextSettings() if settings is None else settings
-    stored = load_settings(target)
-    if not isinstance(stored, TextSettings) or (settings is not None and settings != stored):
-        raise _checks.InvalidInput(f"settings differ from those of {target}; leave them out to resume.")
-    return stored
-
-
-def _arguments(settings: TextSettings, folder: Path, quiet: bool) -> Any:
-    return _st.SentenceTransformerTrainingArguments(
+def _arguments(settings: TextSettings, folder: Path, shown: bool) -> Any:
+    arguments = _st.SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
         dataloader_drop_last=True,
         max_grad_norm=settings.clip_norm or 0.0,
         bf16=settings.precision == "bf16-mixed",
@@ -250,8 +275,17 @@ def _arguments(settings: TextSettings, folder: Path, quiet: bool) -> Any:
         save_total_limit=2,
         logging_strategy="no",
         report_to="none",
-        disable_tqdm=quiet,
+        disable_tqdm=not shown,
+        use_cpu=not torch.accelerator.is_available(),  # several processes without one are told so, or train apart
     )
+    # How many share a batch is known only now: processes, or the GPUs that one process uses by itself.
+    shares = arguments.world_size * max(1, arguments.n_gpu)
+    if settings.batch_size % shares:
+        raise _checks.InvalidInput(
+            f"batch_size is {settings.batch_size}; needs a multiple of the {shares} processes or GPUs."
+        )
+    arguments.per_device_train_batch_size = settings.batch_size // shares
+    return arguments
 
 
 def _last_checkpoint(folder: Path) -> str | None:
@@ -278,6 +312,7 @@ def _scratch(texts: list[str], max_length: int) -> Any:
     """Build a small transformer with random weights and a vocabulary made of the texts."""
     import tempfile
 
+    from safetensors.torch import save_file
     from sentence_transformers.sentence_transformer import modules as models
     from tokenizers import BertWordPieceTokenizer
 
@@ -285,7 +320,9 @@ def _scratch(texts: list[str], max_length: int) -> Any:
     tokenizer = _transformers.BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=max_length)
     config = _transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=max_length, **_SCRATCH)
     with tempfile.TemporaryDirectory() as folder:
-        _transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+        # Not by save_pretrained, which writes nothing on all processes but the first.
+        save_file(_transformers.BertModel(config).state_dict(), f"{folder}/model.safetensors", {"format": "pt"})
+        config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         transformer = models.Transformer(folder, max_seq_length=max_length)
         pooling = models.Pooling(config.hidden_size, "mean")
