@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from weince_study import (
     CONFIGURATION,
+    FURTHER,
     HERE,
     RESULTS,
     chosen_temperature,
@@ -88,6 +89,16 @@ def ablations(plan: dict[str, Any], task: str, runs: Runs) -> list[Contrast]:
             ("logit: exponent estimated − 1 (likelihood gate)", "weince", "weince-unit"),
         ]
     ]
+    return [entry for entry in found if entry[1] in runs and entry[2] in runs]
+
+
+def further(task: str, runs: Runs) -> list[Contrast]:
+    """List the contrasts that were thought of after the planned ones: a gate at the rival's own temperature."""
+    found = []
+    for method, temperature in FURTHER.get(task, []):
+        first = "weince" if method == "infonce" else method
+        name = f"{first} − infonce, both at {temperature:g}"
+        found.append((name, (task, first, temperature), (task, "infonce", temperature)))
     return [entry for entry in found if entry[1] in runs and entry[2] in runs]
 
 
@@ -204,6 +215,14 @@ def task_section(
     inner = compared(ablations(plan, task, mine), mine, metric, margin, data)
     if inner:
         lines += ["Ablations, not among the primary contrasts:", "", *contrast_table(inner, metric)]
+    for name in (metric, "knn") if metric == "probe" else (metric,):
+        later = compared(further(task, mine), mine, name, margin, data)
+        if later:
+            lines += [
+                "Asked after the runs above had been seen, not planned:",
+                "",
+                *contrast_table(later, name),
+            ]
     histories = {
         method: numbered(next(iter(mine[task, method, fixed["temperature"]].values()))["history"])
         for method in methods(plan, task)
