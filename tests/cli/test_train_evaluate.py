@@ -66,6 +66,39 @@ def test_texts_and_pairs_are_trained_and_judged(tmp_path, run):
         code, (out, err) = run("evaluate", "sts", run_, "--data", tmp_path / "t.csv", "--json")
         assert code == 0, err
         assert -1 <= json.loads(out)["spearman"] <= 1
+    begun = ["--model", tmp_path / "text"]  # a run's folder is a model like any other
+    code, (out, err) = run(
+        "train", "pairs", "--data", tmp_path / "t.csv", "--out", tmp_path / "on", *begun, *options
+    )
+    assert code == 0, err
+    (tmp_path / "empty").mkdir()
+    for verb in (
+        ["train", "text", "--out", tmp_path / "bad", "--batch-size", 8, "--model"],
+        ["evaluate", "sts"],
+    ):
+        code, (_, err) = run(*verb, tmp_path / "empty", "--data", tmp_path / "t.csv")
+        assert code == 2
+        assert "is no model that sentence-transformers can load" in err
+        assert "Traceback" not in err
+    assert not (tmp_path / "bad" / "settings.json").exists()  # the folder is still free
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (["--backbone", "nosuch"], "backbone is 'nosuch'; needs 'small' or a name of timm"),
+        (["--backbone", "small", "--devices", "x"], "Lightning refuses accelerator='auto', devices='x'"),
+    ],
+)
+def test_a_mistake_leaves_the_folder_free(tmp_path, run, option, says):
+    pytest.importorskip("lightning")
+    pytest.importorskip("timm")
+    code, (_, err) = run(
+        "train", "images", "--data", "digits", "--image-size", 16, "--out", tmp_path / "x", *option
+    )
+    assert code == 2
+    assert says in err
+    assert not (tmp_path / "x" / "settings.json").exists()
 
 
 def test_retrieval_goes_by_id(tmp_path, run, rng):

@@ -67,7 +67,7 @@ def test_the_report_names_a_difference_that_was_put_in(scripts, tmp_path, monkey
             }
             (tmp_path / f"{job.name}.json").write_text(json.dumps(record))
     page = tmp_path / "page" / "weince.md"
-    monkeypatch.setattr(report, "FURTHER", {"fashion": [("infonce", 0.5)]})
+    monkeypatch.setattr(report, "FURTHER", {"fashion": [("infonce", 0.5, None)]})
     monkeypatch.setattr(sys, "argv", ["weince_report.py", "--results", str(tmp_path), "--page", str(page)])
     report.main()
     text = page.read_text()

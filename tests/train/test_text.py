@@ -18,7 +18,7 @@ pytest.importorskip("datasets")
 
 from latentlink import InvalidInput  # noqa: E402
 from latentlink.evaluate import retrieval  # noqa: E402
-from latentlink.train import TextSettings, history, load_settings, train_pairs, train_text  # noqa: E402
+from latentlink.train import TextSettings, history, load_settings, load_text_encoder, train_pairs, train_text  # noqa: E402
 from latentlink.train.texts import load_columns  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -132,6 +132,9 @@ def test_the_saved_model_is_the_trained_one(tmp_path):
     model = train_text(texts, tmp_path / "run", SETTINGS, quiet=True)
     again = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     assert np.allclose(model.encode(texts[:5]), again.encode(texts[:5]), atol=1e-6)
+    np.testing.assert_array_equal(
+        load_text_encoder(tmp_path / "run").encode(texts[:5]), again.encode(texts[:5])
+    )
 
 
 def test_pairs_that_share_a_text_are_one_group():

@@ -92,6 +92,7 @@ def sts(
     import numpy as np
 
     from latentlink.evaluate import sts_spearman
+    from latentlink.train import load_text_encoder
     from latentlink.train.texts import load_columns
 
     names = columns.split(",")
@@ -102,9 +103,7 @@ def sts(
         values = np.array([float(score) for score in scores])
     except ValueError as error:
         raise _checks.InvalidInput(f"column {names[2]!r} of {data} is not all numbers ({error}).") from error
-    transformers = _checks.need("sentence_transformers", extra="text", job="latentlink evaluate sts")
-    inside = Path(model) / "model"
-    encoder = transformers.SentenceTransformer(str(inside if inside.is_dir() else model))
+    encoder = load_text_encoder(model)
     a, b = (encoder.encode(side, show_progress_bar=False) for side in (first, second))
     result = sts_spearman(a, b, values)
     low, high = result.interval()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latentlink.train.images import train_images
     from latentlink.train.monitor import Collapsed, TailMonitor
     from latentlink.train.settings import ImageSettings, TextSettings, history, load_settings
-    from latentlink.train.text import train_pairs, train_text
+    from latentlink.train.text import load_text_encoder, train_pairs, train_text
 
 _HOMES = {
     "Collapsed": "monitor",
@@ -25,6 +25,7 @@ _HOMES = {
     "history": "settings",
     "load_image_encoder": "encoder",
     "load_settings": "settings",
+    "load_text_encoder": "text",
     "train_images": "images",
     "train_pairs": "text",
     "train_text": "text",
@@ -39,6 +40,7 @@ __all__ = [
     "history",
     "load_image_encoder",
     "load_settings",
+    "load_text_encoder",
     "train_images",
     "train_pairs",
     "train_text",

@@ -100,10 +100,10 @@ def train_images(
             use_distributed_sampler=False,
         )
         _all_take_part(trainer.world_size)
-        if trainer.is_global_zero:
-            claim(settings, target, resume=resume)
         torch.manual_seed(settings.seed)
         module = TwoViews(settings, images)
+        if trainer.is_global_zero:
+            claim(settings, target, resume=resume)
         trainer.fit(
             module, ckpt_path=checkpoint if resume and checkpoint.exists() else None, weights_only=False
         )
@@ -201,7 +201,7 @@ def _trainer(machines: dict[str, Any], **options: Any) -> Any:
 
     try:
         return _lightning.Trainer(**machines, **options)
-    except (MisconfigurationException, ValueError) as error:
+    except (MisconfigurationException, TypeError, ValueError) as error:
         asked = ", ".join(f"{name}={value!r}" for name, value in machines.items())
         raise _checks.InvalidInput(f"Lightning refuses {asked}: {error}") from error
 

@@ -129,6 +129,36 @@ def train_pairs(
     return _trained({"a": first, "b": second, "label": numbered.tolist()}, folder, settings, resume, quiet)
 
 
+def load_text_encoder(folder: str | os.PathLike[str]) -> Any:
+    """Load the encoder that a text recipe wrote to a folder, or any other of sentence-transformers.
+
+    Parameters
+    ----------
+    folder : path or str
+        Folder of a run or of a model, or a model's name.
+
+    Returns
+    -------
+    sentence_transformers.SentenceTransformer
+        In evaluation mode.
+
+    Raises
+    ------
+    InvalidInput
+        sentence-transformers cannot load it.
+    """
+    named = _checks.path("folder", folder)
+    inside = named / "model"
+    try:
+        model = _st.SentenceTransformer(str(inside if (inside / "modules.json").is_file() else folder))
+    except (OSError, ValueError) as error:
+        raise _checks.InvalidInput(
+            f"{str(folder)!r} is no model that sentence-transformers can load ({str(error).splitlines()[0]}); "
+            "needs the folder of a run or of a model, or a model's name."
+        ) from error
+    return model.eval()
+
+
 class PairLoss(nn.Module):
     """One of our losses in the form that sentence-transformers' Trainer calls, watched by a monitor.
 
@@ -234,10 +264,10 @@ def _trained(
         warnings.simplefilter("ignore")  # transformers' and accelerate's hints about their own defaults
         arguments = _arguments(settings, target, shown)
         first = arguments.process_index == 0
-        if first:
-            claim(settings, target, resume=resume)
         torch.manual_seed(settings.seed)
         model = _model(settings, columns["a"] + columns["b"])
+        if first:
+            claim(settings, target, resume=resume)
         monitor = TailMonitor(make_loss(settings, two_views=False), settings.log_every)
         loss = PairLoss(model, monitor.loss, monitor)  # type: ignore[arg-type]
         optimizer = make_optimizer(model, settings)
@@ -301,7 +331,7 @@ def _last_checkpoint(folder: Path) -> str | None:
 
 def _model(settings: TextSettings, texts: list[str]) -> Any:
     if settings.model != "scratch":
-        model = _st.SentenceTransformer(settings.model, device=None)
+        model = load_text_encoder(settings.model)
     else:
         model = _scratch(texts, settings.max_length)
     model.max_seq_length = settings.max_length
