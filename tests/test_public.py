@@ -34,6 +34,32 @@ def test_the_command_is_light():
     assert loaded_after("from latentlink.cli import app; app()") == set()
 
 
+@pytest.mark.parametrize(
+    ("missing", "code", "extra"),
+    [
+        ("torch", "import latentlink.losses", "torch"),
+        ("torch", "from latentlink.train import history", "train,text"),
+        ("torch", "import latentlink.integrations.sentence_transformers", "text"),
+        ("torch", "import latentlink.integrations.open_clip", "torch"),
+        ("matplotlib", "from latentlink.demo import run_demo; run_demo()", "demo"),
+        ("faiss", "from latentlink.demo import run_demo; run_demo()", "demo"),
+        (
+            "faiss",
+            "import numpy as np, latentlink as ll; ll.Index.build(np.eye(9), source='a', kind='hnsw')",
+            "search",
+        ),
+        ("pyarrow", "from latentlink.io import read_vectors; read_vectors('x.parquet')", "files"),
+    ],
+)
+def test_a_missing_extra_is_named(missing, code, extra, tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    script = f"import sys; sys.modules[{missing!r}] = None; {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.stderr.endswith(f'needs {missing}: pip install "latentlink[{extra}]".\n')
+
+
 def test_every_public_name_is_there():
     for name in ll.__all__:
         assert getattr(ll, name) is not None

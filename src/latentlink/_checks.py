@@ -45,8 +45,9 @@ def need(module: str, *, extra: str, job: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.split(".")[0] == module.split(".")[0]:
-            raise MissingExtra(f'{job} needs {error.name}: pip install "latentlink[{extra}]".') from error
+        package = module.split(".")[0]
+        if error.name is not None and error.name.split(".")[0] == package:
+            raise MissingExtra(f'{job} needs {package}: pip install "latentlink[{extra}]".') from error
         raise
 
 

@@ -57,8 +57,8 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path, options):
 TEXTS = """
 import sys, warnings
 warnings.simplefilter("ignore")
-from latentlink.train import TextSettings, text, train_pairs
-text._SCRATCH |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+from latentlink.train import TextSettings, train_pairs, transformer
+transformer._SCRATCH |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 settings = TextSettings(batch_size=32, max_length=12, learning_rate=1e-4, epochs=2, log_every=5, loss=sys.argv[3])
 train_pairs(sys.argv[2], sys.argv[1], settings, quiet=True)
 """

@@ -196,7 +196,7 @@ def test_mistakes_are_named(tmp_path):
 
 def test_the_vocabulary_is_the_same_at_each_call():
     """The library's own trainer differs from call to call, which no seed can mend."""
-    from latentlink.train.text import _vocabulary
+    from latentlink.train.transformer import _vocabulary
 
     one, two = (_vocabulary(["The cats sat.", "the cats sat", *sentences(40)]) for _ in range(2))
     assert one == two

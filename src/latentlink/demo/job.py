@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latentlink._checks import need
 from latentlink._files import replacing
 from latentlink.demo import steps
 from latentlink.demo.part import Part
@@ -79,6 +80,8 @@ def run_demo(
     MissingExtra
         FAISS, matplotlib or jinja2 is not installed. Without torch, training and PARAM are left out.
     """
+    for module in ("faiss", "matplotlib", "jinja2"):  # now, not after a minute's work
+        need(module, extra="demo", job="the demo")
     data = load_sentences()
     jobs: dict[str, tuple[str, Callable[[], Part]]] = {
         "diagnose": ("diagnosing the tails of four encoders", lambda: steps.diagnose(data)),

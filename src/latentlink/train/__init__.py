@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from latentlink._checks import need
 from latentlink._lazy import lazy
+
+need("torch", extra="train,text", job="latentlink.train")
 
 if TYPE_CHECKING:
     from latentlink.train.encoder import ImageEncoder, load_image_encoder
     from latentlink.train.images import train_images
     from latentlink.train.monitor import Collapsed, TailMonitor
     from latentlink.train.settings import ImageSettings, TextSettings, history, load_settings
-    from latentlink.train.text import load_text_encoder, train_pairs, train_text
+    from latentlink.train.text import train_pairs, train_text
+    from latentlink.train.transformer import load_text_encoder
 
 _HOMES = {
     "Collapsed": "monitor",
@@ -25,7 +29,7 @@ _HOMES = {
     "history": "settings",
     "load_image_encoder": "encoder",
     "load_settings": "settings",
-    "load_text_encoder": "text",
+    "load_text_encoder": "transformer",
     "train_images": "images",
     "train_pairs": "text",
     "train_text": "text",

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,14 +22,11 @@ from latentlink.train.objective import make_loss, over_processes
 from latentlink.train.optimizer import make_optimizer, make_schedule
 from latentlink.train.settings import TextSettings, claim, resolved
 from latentlink.train.texts import load_columns
+from latentlink.train.transformer import load_text_encoder, scratch_encoder
 
 _st = _checks.need("sentence_transformers", extra="text", job="train_text")
 _checks.need("datasets", extra="text", job="train_text")
 _transformers = _checks.need("transformers", extra="text", job="train_text")
-
-# Of "scratch": 4 layers of width 128 and at most 8,000 words and characters, 2 million weights.
-_SCRATCH = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
-_VOCABULARY = 8000
 
 
 def train_text(
@@ -127,36 +123,6 @@ def train_pairs(
         np.unique(np.asarray(groups).astype(str), return_inverse=True)[1] if groups else _shared(first, second)
     )
     return _trained({"a": first, "b": second, "label": numbered.tolist()}, folder, settings, resume, quiet)
-
-
-def load_text_encoder(folder: str | os.PathLike[str]) -> Any:
-    """Load the encoder that a text recipe wrote to a folder, or any other of sentence-transformers.
-
-    Parameters
-    ----------
-    folder : path or str
-        Folder of a run or of a model, or a model's name.
-
-    Returns
-    -------
-    sentence_transformers.SentenceTransformer
-        In evaluation mode.
-
-    Raises
-    ------
-    InvalidInput
-        sentence-transformers cannot load it.
-    """
-    named = _checks.path("folder", folder)
-    inside = named / "model"
-    try:
-        model = _st.SentenceTransformer(str(inside if (inside / "modules.json").is_file() else folder))
-    except (OSError, ValueError) as error:
-        raise _checks.InvalidInput(
-            f"{str(folder)!r} is no model that sentence-transformers can load ({str(error).splitlines()[0]}); "
-            "needs the folder of a run or of a model, or a model's name."
-        ) from error
-    return model.eval()
 
 
 class PairLoss(nn.Module):
@@ -260,8 +226,7 @@ def _trained(
     if n < settings.batch_size:
         raise _checks.InvalidInput(f"batch_size is {settings.batch_size}, but there are {n} rows; lower it.")
     shown = watched(show=not quiet)
-    with warnings.catch_warnings(), _bars(shown=shown):
-        warnings.simplefilter("ignore")  # transformers' and accelerate's hints about their own defaults
+    with _calm(bars=shown):
         arguments = _arguments(settings, target, shown)
         first = arguments.process_index == 0
         torch.manual_seed(settings.seed)
@@ -333,64 +298,27 @@ def _model(settings: TextSettings, texts: list[str]) -> Any:
     if settings.model != "scratch":
         model = load_text_encoder(settings.model)
     else:
-        model = _scratch(texts, settings.max_length)
+        model = scratch_encoder(texts, settings.max_length)
     model.max_seq_length = settings.max_length
     return model
 
 
-def _scratch(texts: list[str], max_length: int) -> Any:
-    """Build a small transformer with random weights and a vocabulary made of the texts."""
-    import tempfile
-
-    from safetensors.torch import save_file
-    from sentence_transformers.sentence_transformer import modules as models
-    from tokenizers import BertWordPieceTokenizer
-
-    pieces = BertWordPieceTokenizer(vocab=_vocabulary(texts))
-    tokenizer = _transformers.BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=max_length)
-    config = _transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=max_length, **_SCRATCH)
-    with tempfile.TemporaryDirectory() as folder:
-        # Not by save_pretrained, which writes nothing on all processes but the first.
-        save_file(_transformers.BertModel(config).state_dict(), f"{folder}/model.safetensors", {"format": "pt"})
-        config.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        transformer = models.Transformer(folder, max_seq_length=max_length)
-        pooling = models.Pooling(config.hidden_size, "mean")
-        return _st.SentenceTransformer(modules=[transformer, pooling])
-
-
-def _vocabulary(texts: list[str]) -> dict[str, int]:
-    """Make a numbered vocabulary of all characters and the most frequent words of the texts.
-
-    The library's own trainer of word pieces gives another vocabulary at each call, so that neither a resumed run
-    nor a second run with the same seed would be the same run.
-    """
-    from tokenizers import BertWordPieceTokenizer
-
-    plain = BertWordPieceTokenizer()
-    words: Counter[str] = Counter()
-    for text in texts:
-        split = plain.pre_tokenizer.pre_tokenize_str(plain.normalizer.normalize_str(text))
-        words.update(word for word, _ in split)
-    characters = sorted(set("".join(words)))
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in characters)]
-    frequent = sorted((-count, word) for word, count in words.items() if count > 1 and len(word) > 1)
-    pieces += [word for _, word in frequent[: max(0, _VOCABULARY - len(pieces))]]
-    return {piece: number for number, piece in enumerate(pieces)}
-
-
 @contextmanager
-def _bars(*, shown: bool) -> Iterator[None]:
-    """Hide transformers' bars for loading and writing for a while."""
-    bars = _transformers.utils.logging
-    before = bars.is_progress_bar_enabled()
-    if not shown:
-        bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if before:
-            bars.enable_progress_bar()
+def _calm(*, bars: bool) -> Iterator[None]:
+    """Keep the libraries' hints, which speak of their own defaults, from the user, and perhaps their bars."""
+    says = _transformers.utils.logging
+    level, shown = says.get_verbosity(), says.is_progress_bar_enabled()
+    says.set_verbosity_error()
+    if not bars:
+        says.disable_progress_bar()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            says.set_verbosity(level)
+            if shown:
+                says.enable_progress_bar()
 
 
 def _shared(first: list[str], second: list[str]) -> np.ndarray[Any, Any]:
