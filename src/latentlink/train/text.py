@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from latentlink.train.objective import make_loss, over_processes
 from latentlink.train.optimizer import make_optimizer, make_schedule
 from latentlink.train.settings import TextSettings, claim, resolved
 from latentlink.train.texts import load_columns
-from latentlink.train.transformer import load_text_encoder, scratch_encoder
+from latentlink.train.transformer import calm, load_text_encoder, scratch_encoder
 
 _st = _checks.need("sentence_transformers", extra="text", job="train_text")
 _checks.need("datasets", extra="text", job="train_text")
@@ -226,7 +224,7 @@ def _trained(
     if n < settings.batch_size:
         raise _checks.InvalidInput(f"batch_size is {settings.batch_size}, but there are {n} rows; lower it.")
     shown = watched(show=not quiet)
-    with _calm(bars=shown):
+    with calm(bars=shown):
         arguments = _arguments(settings, target, shown)
         first = arguments.process_index == 0
         torch.manual_seed(settings.seed)
@@ -301,24 +299,6 @@ def _model(settings: TextSettings, texts: list[str]) -> Any:
         model = scratch_encoder(texts, settings.max_length)
     model.max_seq_length = settings.max_length
     return model
-
-
-@contextmanager
-def _calm(*, bars: bool) -> Iterator[None]:
-    """Keep the libraries' hints, which speak of their own defaults, from the user, and perhaps their bars."""
-    says = _transformers.utils.logging
-    level, shown = says.get_verbosity(), says.is_progress_bar_enabled()
-    says.set_verbosity_error()
-    if not bars:
-        says.disable_progress_bar()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            says.set_verbosity(level)
-            if shown:
-                says.enable_progress_bar()
 
 
 def _shared(first: list[str], second: list[str]) -> np.ndarray[Any, Any]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from latentlink import _checks
+from latentlink._progress import watched
 
 _st = _checks.need("sentence_transformers", extra="text", job="load_text_encoder")
 _transformers = _checks.need("transformers", extra="text", job="load_text_encoder")
@@ -37,7 +41,8 @@ def load_text_encoder(folder: str | os.PathLike[str]) -> Any:
     named = _checks.path("folder", folder)
     inside = named / "model"
     try:
-        model = _st.SentenceTransformer(str(inside if (inside / "modules.json").is_file() else folder))
+        with calm(bars=watched()):
+            model = _st.SentenceTransformer(str(inside if (inside / "modules.json").is_file() else folder))
     except (OSError, ValueError) as error:
         first_line = str(error).partition("\n")[0]
         raise _checks.InvalidInput(
@@ -45,6 +50,24 @@ def load_text_encoder(folder: str | os.PathLike[str]) -> Any:
             "needs the folder of a run or of a model, or a model's name."
         ) from error
     return model.eval()
+
+
+@contextmanager
+def calm(*, bars: bool) -> Iterator[None]:
+    """Keep the libraries' hints, which speak of their own defaults, from the user, and perhaps their bars."""
+    says = _transformers.utils.logging
+    level, shown = says.get_verbosity(), says.is_progress_bar_enabled()
+    says.set_verbosity_error()
+    if not bars:
+        says.disable_progress_bar()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            says.set_verbosity(level)
+            if shown:
+                says.enable_progress_bar()
 
 
 def scratch_encoder(texts: list[str], max_length: int) -> Any:
