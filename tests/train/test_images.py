@@ -25,6 +25,7 @@ from latentlink.train import (  # noqa: E402
     train_images,
 )
 from latentlink.train.batches import Batches, array_images, load_images  # noqa: E402
+from latentlink.train.settings import save_settings  # noqa: E402
 
 TINY = ImageSettings(
     backbone="small",
@@ -217,5 +218,7 @@ def test_mistakes_are_named(tmp_path, digits):
         InvalidInput, match=r"^backbone is 'resnet19'; needs 'small' or a name of timm\.list_models\(\)\.$"
     ):
         trained(tmp_path / "bad", digits, backbone="resnet19")
+    assert not (tmp_path / "bad" / "settings.json").exists()  # a mistake leaves the folder free
+    save_settings(TINY, tmp_path / "taken")
     with pytest.raises(InvalidInput, match=r"holds a training run; resume it or name another folder\.$"):
-        trained(tmp_path / "bad", digits)
+        trained(tmp_path / "taken", digits)
