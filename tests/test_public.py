@@ -23,7 +23,20 @@ def test_importing_is_light():
 
 @pytest.mark.parametrize(
     "module",
-    ["similarity", "links", "tails", "risk", "spaces", "search", "evaluate", "io", "moments", "cli", "demo"],
+    [
+        "similarity",
+        "links",
+        "tails",
+        "risk",
+        "spaces",
+        "search",
+        "evaluate",
+        "io",
+        "moments",
+        "cli",
+        "demo",
+        "train",
+    ],
 )
 def test_importing_a_module_is_light(module):
     assert loaded_after(f"import latentlink.{module}") == set()

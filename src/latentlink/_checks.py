@@ -7,6 +7,7 @@ Public functions check through this module; inner code may assume.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,8 +48,18 @@ def need(module: str, *, extra: str, job: str) -> Any:
     except ModuleNotFoundError as error:
         package = module.split(".")[0]
         if error.name is not None and error.name.split(".")[0] == package:
-            raise MissingExtra(f'{job} needs {package}: pip install "latentlink[{extra}]".') from error
+            raise _missing(package, extra, job) from error
         raise
+
+
+def look_for(module: str, *, extra: str, job: str) -> None:
+    """Say which extra brings an optional dependency that is not there, without importing one that is."""
+    if importlib.util.find_spec(module) is None:
+        raise _missing(module, extra, job)
+
+
+def _missing(package: str, extra: str, job: str) -> MissingExtra:
+    return MissingExtra(f'{job} needs {package}: pip install "latentlink[{extra}]".')
 
 
 def matrix(

@@ -173,7 +173,9 @@ def _speaks() -> bool:
     """Tell whether this process is the first of those that trained, which alone writes and prints."""
     from torch import distributed
 
-    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+    from latentlink.losses.gather import n_processes
+
+    return n_processes() == 1 or distributed.get_rank() == 0
 
 
 def _image_size(settings: Any) -> int:

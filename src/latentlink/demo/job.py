@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from latentlink._checks import need
+from latentlink._checks import look_for
 from latentlink._files import replacing
 from latentlink.demo import steps
 from latentlink.demo.part import Part
@@ -81,7 +81,7 @@ def run_demo(
         FAISS, matplotlib or jinja2 is not installed. Without torch, training and PARAM are left out.
     """
     for module in ("faiss", "matplotlib", "jinja2"):  # now, not after a minute's work
-        need(module, extra="demo", job="the demo")
+        look_for(module, extra="demo", job="the demo")
     data = load_sentences()
     jobs: dict[str, tuple[str, Callable[[], Part]]] = {
         "diagnose": ("diagnosing the tails of four encoders", lambda: steps.diagnose(data)),

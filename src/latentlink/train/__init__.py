@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from latentlink._checks import need
+from latentlink._checks import look_for
 from latentlink._lazy import lazy
 
-need("torch", extra="train,text", job="latentlink.train")
+look_for("torch", extra="train,text", job="latentlink.train")
 
 if TYPE_CHECKING:
     from latentlink.train.encoder import ImageEncoder, load_image_encoder

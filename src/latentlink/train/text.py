@@ -166,47 +166,46 @@ class _Bar(_transformers.ProgressCallback):  # type: ignore[misc, name-defined]
         """Write nothing."""
 
 
-class _Log(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-    """Keep the loss's step in time with the Trainer's, and write what it saw to a CSV and to TensorBoard.
+class _Steps(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Keep the loss's step in time with the Trainer's."""
 
-    Without a folder, on all processes but the first, it writes nothing.
-    """
-
-    def __init__(self, loss: PairLoss, folder: Path | None) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
+    def __init__(self, loss: PairLoss) -> None:
         self._loss = loss
-        self._names: list[str] = []
-        self._path = self._board = None
-        if folder is not None:
-            part = len(list(folder.glob("log/*")))
-            self._path = folder / "log" / str(part) / "metrics.csv"
-            self._path.parent.mkdir(parents=True)
-            self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._loss.step = state.global_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._path is not None and self._board is not None:
-            self._write(self._path, self._board)
         self._loss.step = state.global_step
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._board is not None:
-            self._board.close()
 
-    def _write(self, path: Path, board: Any) -> None:
+class _Log(_transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    """Write what the loss saw to a CSV and to TensorBoard, before its step moves on."""
+
+    def __init__(self, loss: PairLoss, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        part = len(list(folder.glob("log/*")))
+        self._path = folder / "log" / str(part) / "metrics.csv"
+        self._path.parent.mkdir(parents=True)
+        self._board = SummaryWriter(str(folder / "tensorboard"))
+        self._loss = loss
+        self._names: list[str] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         row = self._loss.row
         for name, value in row.items():
-            board.add_scalar(name, value, self._loss.step)
+            self._board.add_scalar(name, value, self._loss.step)
         first = not self._names
         self._names = self._names or ["step", *row]
-        with open(path, "a", newline="", encoding="utf-8") as stream:
+        with open(self._path, "a", newline="", encoding="utf-8") as stream:
             writer = csv.DictWriter(stream, self._names, restval="", extrasaction="ignore")
             if first:
                 writer.writeheader()
             writer.writerow({"step": self._loss.step, **row})
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._board.close()
 
 
 def _trained(
@@ -241,7 +240,7 @@ def _trained(
             train_dataset=Dataset.from_dict(columns),
             loss=loss,
             optimizers=(optimizer, make_schedule(optimizer, total, settings)),
-            callbacks=[_Log(loss, target if first else None)],
+            callbacks=[*([_Log(loss, target)] if first else []), _Steps(loss)],
         )
         # Both print totals to stdout, where results are read; the log has them.
         trainer.remove_callback(_transformers.PrinterCallback)
